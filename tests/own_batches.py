@@ -379,6 +379,29 @@ for epoch in range(2):
         if i % 2 == 0:
             print(epoch, i, trainer.loss.item())
 """,
+    "taken ahead": """
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
+
+
+class Ahead:
+    def __init__(self, source):
+        self.source = source
+
+    def __iter__(self):
+        batches = iter(self.source)
+        ready = next(batches, None)
+        while ready is not None:
+            batch, ready = ready, next(batches, None)
+            yield batch
+
+
+for epoch in range(2):
+    for step, batch in enumerate(Ahead(loader)):
+        x, y = batch
+        loss = criterion(net(x), y)
+        STEP
+        print(step, loss.item())
+""",
     "samples of a list": """
 samples = [(X[i].tolist(), Y[i].item()) for i in range(50)]
 for step in range(6):

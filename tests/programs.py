@@ -173,34 +173,6 @@ WHOLE_BATCH = {
             "    for batch in [data[:16], data[16:25]]:\n        inputs, targets = batch",
         ),
     ),
-    "batches handed out by a class": case(
-        "DDP503",
-        28,
-        "`__iter__` of Ahead",
-        (
-            LOADER,
-            LOADER + """
-
-
-class Ahead:
-    def __init__(self, source):
-        self.source = source
-
-    def __iter__(self):
-        batches = iter(self.source)
-        ready = next(batches, None)
-        while ready is not None:
-            batch, ready = ready, next(batches, None)
-            yield batch
-
-
-""",
-        ),
-        (
-            "    for inputs, targets in loader:",
-            "    for step, batch in enumerate(Ahead(loader)):\n        inputs, targets = batch",
-        ),
-    ),
     "a wrap in a loop": case("DDP102", 10, "loop", (WRAP, "for _ in range(1):\n    " + WRAP)),
     "another dimension": case(
         "DDP102",
@@ -1063,25 +1035,9 @@ balanced = Balanced()""",
 )
 UNDRAWN = {
     "next(self.rounds[i])": ("takes a batch from each of several loaders", BALANCED),
-    "next(rounds)": (
-        "taken with `next(",
-        PROGRAM.replace(
-            LOADER, LOADER + "\n\n\ndef drawn(rounds):\n    batch = next(rounds)\n    return batch\n\n\n"
-        ).replace(
-            "    for inputs, targets in loader:\n",
-            "    rounds = loader.__iter__()\n    for step in range(4):\n        inputs, targets = drawn(rounds)\n",
-        ),
-    ),
-    "importlib.import_module(name)": (
-        "no DataLoader was found",
-        PROGRAM.replace(
-            LOADER,
-            "import importlib\nimport os\n\nname = os.environ['LOADERS']\nloader = importlib.import_module(name).loader(data)",
-        ),
-    ),
 }
 
-# Classes whose objects hand out the batches of a loader, and some that do more than that.
+# Classes whose objects hand out the batches of a loader, and some that do more than that, or make others.
 TIMED = """
 
 class Timed:
@@ -1137,10 +1093,7 @@ HANDED = {
 """,
 }
 HANDED["one that only begins"] = HANDED["one that only begins"].replace("rounds.spent > 0", "rounds.spent")
-NOT_HANDED = {
-    "an iterator that is taken from before": PROGRAM.replace(
-        LOOP, "rounds = iter(loader)\nfirst = next(rounds)\n" + LOOP
-    ).replace("in loader:", "in rounds:"),
+OTHERS_HANDED = {
     "batches left out": HANDING.replace(
         TAKES, TAKES + "        if len(batch[0]) < 16:\n            batch = next(self.batches)\n"
     ),
@@ -1154,9 +1107,6 @@ NOT_HANDED = {
     "a batch put into it": HANDING.replace(
         "    for step, (", "    rounds.batches = iter([data[:16]])\n    for step, ("
     ),
-    "batches that another loop takes": HANDING.replace(
-        "    for step, (", "    first = next(rounds)\n    for step, ("
-    ),
     "batches taken by its method": HANDING.replace(
         "    for step, (", "    first = rounds.__next__()\n    for step, ("
     ),
@@ -1164,6 +1114,14 @@ NOT_HANDED = {
         "\n\nclass Timed",
         "\n\nclass Skipping:\n    def __setattr__(self, name, value):\n"
         '        super().__setattr__(name, iter([*value][1:]) if name == "batches" else value)\n\n\nclass Timed',
+    ),
+}
+NOT_HANDED = {
+    "an iterator that is taken from before": PROGRAM.replace(
+        LOOP, "rounds = iter(loader)\nfirst = next(rounds)\n" + LOOP
+    ).replace("in loader:", "in rounds:"),
+    "batches that another loop takes": HANDING.replace(
+        "    for step, (", "    first = next(rounds)\n    for step, ("
     ),
 }
 

@@ -215,8 +215,7 @@ def test_it_is_an_error_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
     done = run("convert", ".", cwd=tmp_path)
     assert done.returncode == 3 and not done.stdout
     assert (
-        b"error: this DataParallel is not converted: no training script that was given runs it; if another script"
-        in done.stderr
+        b"error: this DataParallel is not converted: `main()` is never called; call `main()`" in done.stderr
     )
 
 

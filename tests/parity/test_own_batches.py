@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from own_batches import ACTING, BEWARE, DIVIDED, _program
-from programs import PATH
+from programs import OTHERS_HANDED, PATH
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
@@ -57,3 +57,13 @@ def test_a_model_that_draws_as_it_acts_keeps_batches_whole() -> None:
         (script,) = convert(Project.of({PATH: text})).scripts
         forms.append(script.tier)
     assert forms == ["sharded", "whole batch"]
+
+
+@pytest.mark.parametrize("name", OTHERS_HANDED)
+def test_what_an_object_does_to_a_loader_s_batches_is_done_to_whole_ones(lab: Lab, name: str) -> None:
+    text = OTHERS_HANDED[name]
+    (script,) = convert(Project.of({PATH: text})).scripts
+    assert script.tier == "sharded"
+    before, after = runs(lab, text, 2)
+    assert differences(before, after, losses=False) == []
+    assert same_numbers(before.printed, after.printed)

@@ -64,9 +64,10 @@ class Looks:
 
         ``loops``: those in each round of which it is another tensor.
         """
-        return any(not self._is_before(place, start, loops) for place in self.written(node))
+        keys = self.keys(node)
+        return any(not self._is_before(place, start, loops, keys) for place in self.written(node))
 
-    def _is_before(self, place: ast.AST, start: ast.AST, loops: frozenset[int]) -> bool:
+    def _is_before(self, place: ast.AST, start: ast.AST, loops: frozenset[int], keys: Keys) -> bool:
         program = self.program
         if program.scope(place) is not program.scope(start):
             return False
@@ -74,7 +75,12 @@ class Looks:
             return False
         around = {id(it) for it in program.ancestors(place) if isinstance(it, ast.For | ast.While)}
         both = [it for it in program.ancestors(start) if id(it) in around]
-        return not both or id(both[0]) in loops
+        return not both or id(both[0]) in loops or self._is_made_in(both[0], keys)
+
+    def _is_made_in(self, loop: ast.AST, keys: Keys) -> bool:
+        """Whether each round of a loop makes some tensors anew."""
+        inside = {id(it) for it in ast.walk(loop)}
+        return bool(keys) and all(it in inside for it in keys)
 
     # What is one tensor
 
@@ -104,9 +110,20 @@ class Looks:
                 yield id(made), []
             elif made in statement.targets:
                 yield id(made), looks_at(value)
+            elif (own := self._beside(statement, made)) is not None:
+                yield id(made), looks_at(own)
             else:
                 yield id(made), []
                 yield from ((it, []) for it in self._unpacked(statement, made))
+
+    def _beside(self, statement: ast.Assign, made: ast.AST) -> ast.expr | None:
+        """What a name gets of what is written out: of ``x, y = a, b``."""
+        (target, *others), value = statement.targets, statement.value
+        fits = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
+        if others or not fits or made not in target.elts or len(target.elts) != len(value.elts):  # type: ignore[attr-defined]
+            return None
+        starred = any(isinstance(it, ast.Starred) for it in (*target.elts, *value.elts))  # type: ignore[attr-defined]
+        return None if starred else value.elts[target.elts.index(made)]  # type: ignore[attr-defined]
 
     def _unpacked(self, statement: ast.Assign, made: ast.AST) -> Iterator[str]:
         """``batch[0]``, where ``x, y = batch``."""

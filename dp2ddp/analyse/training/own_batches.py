@@ -484,8 +484,24 @@ class _Tracing:
         ):
             return True
         call = self.context.program.call(node) if isinstance(node, ast.Call) else None
-        inner = self._results(self._entered(call)) if call is not None else assigned(self.context, node)
+        if call is not None and call.names == {"builtins.next"} and call.node.args:
+            return self._draws_from_loader(call.node.args[0])
+        inner = self._results(self._entered(call)) if call is not None else self._behind(node)
         return bool(inner) and depth < NAMES and all(self._is_structured(it, depth + 1) for it in inner)
+
+    def _behind(self, node: ast.expr) -> list[ast.expr]:
+        """What a name may be, each as it is written out; nothing where one is not known."""
+        found = []
+        for definition in self.context.program.definitions(node):
+            source = self.context.program.source(definition)
+            value, left = source.value, [*source.place]
+            while left and left[0] is not None and isinstance(value, ast.Tuple | ast.List):
+                value = value.elts[left.pop(0)]  # type: ignore[arg-type]
+            if source.how is not How.ASSIGNED or left or value is None:
+                return []
+            if not (isinstance(value, ast.Name) and set(self.context.program.definitions(value)) & {definition}):
+                found.append(value)
+        return found
 
     def _is_of_loader(self, definition: ast.AST) -> bool:
         """Whether a name gets what a DataLoader hands out."""
