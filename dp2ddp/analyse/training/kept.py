@@ -19,6 +19,7 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Inst
 
@@ -158,6 +159,17 @@ def _is_of_samples(values: Values, target: ast.expr) -> bool:
     """Whether something is stored into rows, or into one of them."""
     if not isinstance(target, ast.Subscript):
         return False
+    if isinstance(target.value, ast.Name):  # what it was made as, before anything was stored
+        program = values.program
+        made = [program.source(it) for it in program.definitions(target.value)]
+        begun = [it.value for it in made if it.how is How.ASSIGNED and not it.place and it.value is not None]
+        begun += [
+            it.value.elts[it.place[0]]
+            for it in made
+            if isinstance(it.value, ast.Tuple) and len(it.place) == 1 and it.place[0] is not None
+        ]
+        if any(values.of(it) in PLAIN for it in begun):
+            return False
     return kinds.tensor(values.of(target.value), target) in (*kinds.BY_SAMPLE, Kind.EACH)
 
 

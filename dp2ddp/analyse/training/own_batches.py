@@ -499,7 +499,9 @@ class _Tracing:
                 value = value.elts[left.pop(0)]  # type: ignore[arg-type]
             if source.how is not How.ASSIGNED or left or value is None:
                 return []
-            if not (isinstance(value, ast.Name) and set(self.context.program.definitions(value)) & {definition}):
+            if not (
+                isinstance(value, ast.Name) and set(self.context.program.definitions(value)) & {definition}
+            ):
                 found.append(value)
         return found
 
