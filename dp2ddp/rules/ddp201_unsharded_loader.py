@@ -10,6 +10,9 @@ A loader that already has a sampler keeps it: ``ddp.shard(loader)`` gives each r
 is done for a loader whose arguments are not visible in the call, and for all loaders with ``--exact``. Where the model
 returns its own loss, all local batches count the same, as replicas do (``weighed=False``). Where it is wrapped under a
 condition that stays, batches are sharded only if it is (``if_wrapped=True``).
+
+Batches that the program makes itself, of slices or by a generator, are made by every rank: ``ddp.local_batch(batch)`` is
+the rank's part. The ranks compare what they have made, now and then.
 """
 
 from collections.abc import Iterator
@@ -60,6 +63,22 @@ for epoch in range(2):
     for inputs, targets in loader:
         optimizer.zero_grad()
         criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+""",
+    """\
+import torch
+from torch import nn
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+inputs, targets = torch.randn(64, 8), torch.randint(2, (64,))
+for epoch in range(2):
+    order = torch.randperm(64)
+    for start in range(0, 64, 16):
+        picked = order[start : start + 16]
+        optimizer.zero_grad()
+        criterion(model(inputs[picked].cuda()), targets[picked].cuda()).backward()
         optimizer.step()
 """,
 )
