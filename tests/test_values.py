@@ -1421,3 +1421,89 @@ def test_a_model_is_moved_only_where_it_was(wrapped: str, found: str) -> None:
     options += "parser.add_argument('--device', default='cpu')\nargs = parser.parse_args()\n"
     made = "model = eval('nn.Linear(8, 2).to(args.device)')\n"
     assert found in text_of(HEAD + options + made + wrapped + STEPS)
+
+
+TEMPLATE = """\
+import json
+import logging
+
+METRICS = json.loads('{"metrics": ["right", "NAMES"]}')["metrics"]
+
+
+def right(output, target):
+    with torch.no_grad():
+        return torch.sum(output.argmax(1) == target).item() / len(target)
+
+
+def spread(output, target):
+    return (output.max() - output.min()).item()
+
+
+class Tracker:
+    def __init__(self, *keys):
+        self.kept = {key: {"total": 0.0, "count": 0, "average": 0.0} for key in keys}
+
+    def update(self, key, value, n=1):
+        one = self.kept[key]
+        one["total"] += value * n
+        one["count"] += n
+        one["average"] = one["total"] / one["count"]
+
+    def result(self):
+        return {key: one["average"] for key, one in self.kept.items()}
+
+
+class Base:
+    def __init__(self, model, loader, metrics):
+        self.model, self.loader, self.metrics = model, loader, metrics
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.logger = logging.getLogger("train")
+
+    def _train_epoch(self, epoch):
+        raise NotImplementedError
+
+    def train(self):
+        best, waited = float("inf"), 0
+        for epoch in range(4):
+            result = self._train_epoch(epoch)
+            log = {"epoch": epoch}
+            log.update(result)
+            for key, value in log.items():
+                self.logger.info("    {:15s}: {:.9f}".format(str(key), value))
+            if log[WATCHED] < best:
+                best, waited = log[WATCHED], 0
+            else:
+                waited += 1
+            if waited > 1:
+                break
+
+
+class Trainer(Base):
+    def _train_epoch(self, epoch):
+        tracker = Tracker("loss", *[it.__name__ for it in self.metrics])
+        for x, y in self.loader:
+            output = self.model(x)
+            loss = nn.functional.cross_entropy(output, y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            tracker.update("loss", loss.item())
+            for met in self.metrics:
+                tracker.update(met.__name__, met(output, y))
+        return tracker.result()
+
+
+logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+"""
+
+
+@pytest.mark.parametrize("watched", ["loss", "right", "spread"])
+def test_metrics_that_settings_choose_are_those_of_the_whole_batch(
+    lab: Lab, tmp_path: Path, watched: str
+) -> None:
+    """By whichever object they are kept, and whatever is decided by them."""
+    made = "METRICS = [getattr(sys.modules[__name__], it) for it in METRICS]\n"
+    text = HEAD + TEMPLATE.replace("NAMES", "spread").replace("WATCHED", repr(watched)) + made + MODEL
+    text += "Trainer(model, loader, METRICS).train()\n"
+    alike(lab, tmp_path, text)
+    assert "DistributedDataParallel" in (tmp_path / "after" / "train.py").read_text()

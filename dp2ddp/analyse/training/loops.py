@@ -111,11 +111,11 @@ def _evaluating_own(context: Context, training: list[BatchLoop]) -> Iterator[Bat
         ]
         runs = context.runs(loop)
         evaluates = forwards and all(modes.get(ast.unparse(it.func)) == "eval" for it in forwards)
-        if evaluates and not runs & backwards and not _is_of_round(context, loop.iter, rounds):
+        if evaluates and not runs & backwards and not is_of_round(context, loop.iter, rounds):
             yield BatchLoop(loop, loop.iter, frozenset(), False, frozenset(runs), (), frozenset())
 
 
-def _is_of_round(context: Context, node: ast.expr, rounds: frozenset[int], depth: int = 0) -> bool:
+def is_of_round(context: Context, node: ast.expr, rounds: frozenset[int], depth: int = 0) -> bool:
     """Whether an expression may be made of what a round of a training loop takes or makes."""
     program = context.program
     if depth > DEPTH:
@@ -127,11 +127,11 @@ def _is_of_round(context: Context, node: ast.expr, rounds: frozenset[int], depth
                 if scope.owner is not None and made in scope.signature.places[:1]:
                     continue
                 given = program.given(made)
-                if not given or any(_is_of_round(context, it, rounds, depth + 1) for it in given):
+                if not given or any(is_of_round(context, it, rounds, depth + 1) for it in given):
                     return True
             elif id(made) in rounds:
                 source = program.source(made)
-                if source.how is not How.ASSIGNED or _is_of_round(context, source.value, rounds, depth + 1):  # type: ignore[arg-type]
+                if source.how is not How.ASSIGNED or is_of_round(context, source.value, rounds, depth + 1):  # type: ignore[arg-type]
                     return True
     return False
 

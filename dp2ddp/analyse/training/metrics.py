@@ -315,7 +315,9 @@ def measured(
                     number = Number.left(what, kept=kept, **context.place(statement))
                     found.setdefault(id(statement), number)
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
-                waiting += follow.receivers(scope.index, node.value)
+                for receiver, names in follow.receivers(scope.index, node.value):
+                    follow.holding(node.value).update(names)
+                    waiting.append((receiver, names))
     return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
 
 
@@ -500,7 +502,7 @@ class _Followed:
             before = len(self.known) + len(self.rows)
             for node in self.program.body(scope):
                 if isinstance(node, ast.Assign) and self.mentioned(node.value):
-                    self.known |= self._bound(node.targets)
+                    self.holding(node.value).update(self._bound(node.targets))
                 if isinstance(node, ast.Assign) and self._is_by_sample(node.value):
                     self.rows |= self._bound(node.targets)
                 if isinstance(node, ast.Assign):
@@ -521,9 +523,12 @@ class _Followed:
                     if self._hands_samples(source):
                         self.rows |= self._bound([target])
                     if self.mentioned(source):
-                        self.known |= self._bound([target])
+                        self.holding(source).update(self._bound([target]))
                 if isinstance(node, ast.Call) and self._records(node) and self.given(node):
-                    self.known |= self._held(node.func.value)  # type: ignore[attr-defined]
+                    keeper: ast.expr = node.func.value  # type: ignore[attr-defined]
+                    is_object = any(isinstance(it, Inst) for it in self.program.values(keeper))
+                    kept = self.counted if is_object else self.holding(*handed(node))
+                    kept.update(self._held(keeper))
                 if (
                     isinstance(node, ast.Call)
                     and _method(node) in CHANGES
@@ -539,6 +544,10 @@ class _Followed:
             self.known |= self.counted
             if len(self.known) + len(self.rows) == before:
                 return
+
+    def holding(self, *nodes: ast.expr) -> set[int]:
+        """Where a name is noted that gets some of a few expressions: what an object holds no value tells of."""
+        return self.counted if any(self._uses(it, self.counted) for it in nodes) else self.known
 
     def _records(self, node: ast.Call) -> bool:
         """Whether a method keeps what it is given: by its name, or because it puts that into its object."""

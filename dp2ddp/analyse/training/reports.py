@@ -36,7 +36,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.updates import Update, updated
 from dp2ddp.analyse.training import kept
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
-from dp2ddp.analyse.training.loops import BatchLoop, drawn, training_loaders
+from dp2ddp.analyse.training.loops import BatchLoop, drawn, is_of_round, training_loaders
 from dp2ddp.analyse.training.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.wrapping import functional
 from dp2ddp.facts import SHARDED_ONLY, Effect, Number, Obstacle
@@ -137,6 +137,7 @@ class _Finder(Gathering):
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
+        self._run = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
         draws, self._dealt = drawn(context, loops)
         sources = [*draws, *(loop.source for loop in loops if loop.trains)]
         self._draws = {id(node) for source in sources for node in ast.walk(source)}
@@ -480,7 +481,8 @@ class _Finder(Gathering):
             return False
         selected = self._reduced(call)
         rows = [selected] if selected is not None else self._rows(call, OPEN)
-        if not rows or (selected is None and not self.program.entered(node)) or not self._is_function(call):
+        known = selected is not None or bool(self.program.entered(node)) or self._is_of_settings(call)
+        if not rows or not known or not self._is_function(call):
             return False
         if any(self.is_written_from(it, node) for it in rows):
             return False
@@ -489,6 +491,12 @@ class _Finder(Gathering):
         self.whole.add(id(node))
         self._known.clear()
         return True
+
+    def _is_of_settings(self, call: Call) -> bool:
+        """Whether something that the program looks up is called: whatever it does, it does with the whole batch."""
+        function = call.node.func
+        owner = function.value if isinstance(function, ast.Attribute) else function
+        return not call.callees and kinds.tensor(self._of(owner), owner) in PLAIN
 
     def _reduced(self, call: Call) -> ast.expr | None:
         """The rows that a function of torch makes a number of, or several; None for other calls."""
@@ -608,7 +616,9 @@ class _Finder(Gathering):
             if isinstance(around, ast.For) and before is not around.iter:
                 drawn = self._drawn(around.iter, OPEN)
                 if kinds.tensor(drawn, around.iter) is Kind.EACH or (
-                    isinstance(drawn, Unclear) and not self._is_loader(around.iter)
+                    isinstance(drawn, Unclear)
+                    and not self._is_loader(around.iter)
+                    and is_of_round(self.context, around.iter, self._run)
                 ):
                     return True
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
