@@ -11,8 +11,8 @@ is done for a loader whose arguments are not visible in the call, and for all lo
 returns its own loss, all local batches count the same, as replicas do (``weighed=False``). Where it is wrapped under a
 condition that stays, batches are sharded only if it is (``if_wrapped=True``).
 
-Batches that the program makes itself, of slices or by a generator, are made by every rank: ``ddp.local_batch(batch)`` is
-the rank's part. The ranks compare what they have made, now and then.
+Batches that the program makes itself, of slices or by a generator, are made by every rank: ``ddp.local_batch(batch)``
+is the rank's part. The ranks compare what they have made, now and then.
 """
 
 from collections.abc import Iterator
