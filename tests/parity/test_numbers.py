@@ -863,6 +863,111 @@ def test_what_is_written_into_is_what_is_looked_at(lab: Lab, name: str) -> None:
     assert after.printed == before.printed != ""
 
 
+EACH = "    for i in range(guesses.size(0)):\n"
+# What is written into guesses of other samples' than their own, or by how many there were before.
+MIXED = {
+    "its number": EACH + "        guesses[i] = i % 4\n",
+    "by its number": EACH + "        if i < 3:\n            guesses[i] = 3\n",
+    "the first one alone": EACH
+    + "        if targets[i] == 1:\n            guesses[i] = 3\n            break\n",
+    "its neighbour": EACH + "        guesses[i] = targets[i - 1]\n",
+    "what was seen": "    seen = []\n"
+    + EACH
+    + "        if guesses[i] in seen:\n            guesses[i] = 3\n        else:\n"
+    + "            seen.append(guesses[i].item())\n",
+    "what an earlier round left": "    found = 0\n"
+    + EACH
+    + "        if guesses[i] == 1:\n            found = 3\n        guesses[i] = found\n",
+    "its number, into a row": EACH + "        row = guesses[i]\n        row.fill_(i % 4)\n",
+    "its number, into what a loop takes": "    for i, row in enumerate(guesses):\n        row.fill_(i % 4)\n",
+    "its number, by a function": EACH + "        number(guesses[i], i)\n",
+    "another order, by another name": "    same = guesses\n    same.copy_(targets.flip(0))\n",
+    "another order, into a view": "    same = guesses[:]\n    same.copy_(targets.flip(0))\n",
+    "another order, by a function": "    turn(guesses, targets)\n",
+    "as often as there are samples": EACH + "        guesses += 1\n",
+}
+TURNS = """
+def turn(rows, others):
+    rows.copy_(others.flip(0))
+
+
+def number(row, i):
+    row.fill_(i % 4)
+
+
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", MIXED)
+def test_what_is_written_of_other_samples_keeps_the_batches_whole(
+    lab: Lab, name: str, processes: int
+) -> None:
+    text = "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ")
+    text += "    guesses = outputs.detach().argmax(1)\n" + MIXED[name]
+    text += "    correct += (guesses == targets).sum().item()\nprint(f'{loss.item():.6f} {correct}')\n"
+    text = SETUP.replace("class Meter", TURNS.lstrip() + "class Meter") + text
+    before, after = runs(lab, text, processes, form="whole batch")
+    assert after.printed == before.printed != ""
+
+
+# What each sample's own is written by, in other ways than above.
+OWN = {
+    "what is named first": EACH
+    + "        own = targets[i]\n        if own > 1:\n            guesses[i] = 3 - own\n",
+    "either way": EACH
+    + "        if inputs[i, 0] > 0:\n            new = 3\n        else:\n            new = targets[i]\n"
+    + "        guesses[i] = new\n",
+    "but for some": EACH + "        if inputs[i, 0] > 0:\n            continue\n        guesses[i] = 3\n",
+    "rows of a view": "    same = guesses[:]\n    same.mul_(targets)\n",
+    "what the same mask picks": "    high = inputs[:, 0] > 0\n    guesses[high] = targets[high]\n",
+    "in a round of its own": "    for number in range(3):\n        guesses[guesses == number] += 1\n",
+    "by a function": "    mark(guesses.view(-1))\n",
+    "a sum of all, where a mask is": "    guesses[inputs[:, 0] > 0] += targets.sum() % 4\n",
+    "under a sum of all": "    if targets.sum() > 10:\n        guesses[:] = 3\n",
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_is_written_of_each_sample_s_own_is_sharded(lab: Lab, name: str) -> None:
+    text = "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ")
+    text += "    guesses = outputs.detach().argmax(1)\n" + OWN[name]
+    text += "    correct += (guesses == targets).sum().item()\nprint(f'{loss.item():.6f} {correct}')\n"
+    text = SETUP.replace("class Meter", WRITES.lstrip() + "class Meter") + text
+    before, after = runs(lab, text, 3)
+    assert after.printed == before.printed != ""
+
+
+# What is written into labels of other samples than their own, before a loss.
+LABELS = {
+    "its number": "    for i in range(inputs.size(0)):\n        targets[i] = i % 4\n",
+    "another order, by another name": "    same = targets\n    same.copy_(targets.flip(0))\n",
+    "a sum, where a mask is": "    targets[inputs[:, 0] > 0] += targets.sum() % 2\n    targets.clamp_(max=3)\n",
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_that_are_written_of_other_samples_keep_the_batches_whole(lab: Lab, name: str) -> None:
+    moved, *rest = STEP.replace("        ", "    ").splitlines(keepends=True)
+    text = SETUP + LOOP[4:] + moved + LABELS[name] + "".join(rest) + "print(f'{loss.item():.6f}')\n"
+    before, after = runs(lab, text, 2, form="whole batch")
+    assert after.printed == before.printed != ""
+
+
+def test_one_tensor_under_two_names_that_an_evaluation_writes_into_is_not_made_whole_twice(lab: Lab) -> None:
+    text = SETUP + LOOP[4:] + STEP.replace("        ", "    ") + """\
+model.eval()
+with torch.no_grad():
+    for i, (inputs, targets) in enumerate(others):
+        same = targets.view(-1, 1)
+        guesses = model(inputs.cuda()).argmax(1).cpu()
+        targets[inputs[:, 0] > 0] = 5
+        print(i, (same[:, 0] == guesses).sum().item(), targets.float().std().item())
+"""
+    before, after = runs(lab, text, 2)
+    assert after.printed == before.printed != ""
+
+
 def test_what_is_counted_in_place_is_named() -> None:
     text = (
         COUNTS + "    counts.index_put_((targets.cpu(), outputs.argmax(1).cpu()), torch.ones(len(targets)))\n"

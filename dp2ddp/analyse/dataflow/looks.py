@@ -54,10 +54,49 @@ class Looks:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._found: dict[tuple[int, Keys, int], list[ast.AST]] = {}
+        self._places: dict[tuple[int, Keys], list[tuple[ast.AST, ast.AST]]] = {}
 
     def written(self, node: ast.expr) -> list[ast.AST]:
         """The places that may write into what an expression is, by whichever name its function has for it."""
         return self._written(self.program.scope(node), self.keys(node), 0)
+
+    def places(self, node: ast.expr) -> list[ast.AST]:
+        """Those that may come before an expression, with those in the functions that are given it."""
+        scope, keys = self.program.scope(node), self.keys(node)
+        if (scope.index, keys) not in self._places:
+            self._places[scope.index, keys] = list(self._places_in(scope, keys, 0)) if keys else []
+        found = [it for first, it in self._places[scope.index, keys] if self._comes_to(first, node, keys)]
+        return list({id(it): it for it in found}.values())
+
+    def _places_in(self, scope: Scope, keys: Keys, depth: int) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Each with the one that it is reached by in the function itself."""
+        if not (written := self._written(scope, keys, depth)):
+            return
+        spread = self._spread(scope, keys, depth)
+        for place in written:
+            yield place, place
+            for inner, given in self._inside(place, spread, depth) if isinstance(place, ast.Call) else ():
+                yield from ((place, it) for _, it in self._places_in(inner, given, depth + 1))
+
+    def _comes_to(self, place: ast.AST, use: ast.AST, keys: Keys) -> bool:
+        """Whether what a place has written may still be there at a use: earlier in a round, or in an earlier round."""
+        program, order = self.program, self.program.order
+        if program.scope(place) is not program.scope(use):
+            return True
+        itself = program.statement(place) is program.statement(use)
+        if order[id(place)] < order[id(use)] and not itself:
+            return True
+        around = {id(it) for it in program.ancestors(place) if isinstance(it, ast.For | ast.While)}
+        for loop in (it for it in program.ancestors(use) if id(it) in around):
+            if isinstance(loop, ast.For) and program.is_inside(use, loop.iter):
+                continue
+            inside = {id(it) for it in ast.walk(loop)}
+            return not all(it in inside and order[it] < order[id(use)] for it in keys)  # type: ignore[index]
+        return False
+
+    def changed(self, place: ast.AST) -> list[ast.expr]:
+        """What a place by itself writes into; nothing where a function that it calls does."""
+        return list(self._changed(place))
 
     def is_written_from(self, node: ast.expr, start: ast.AST, loops: frozenset[int] = frozenset()) -> bool:
         """Whether what an expression is may be written into at a place or after it.
@@ -161,8 +200,10 @@ class Looks:
                     case _:
                         continue
                 now = frozenset(found)
-                if self._is_one_of(value, now) or self._is_handed_back(value, now, depth):
-                    names = [it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name)]
+                for target, part in ((one, part) for it in targets for one, part in _pairs(it, value)):
+                    if not self._is_one_of(part, now) and not self._is_handed_back(part, now, depth):
+                        continue
+                    names = [it for it in ast.walk(target) if isinstance(it, ast.Name)]
                     found |= {id(it) for it in names if isinstance(it.ctx, ast.Store)}
             if len(found) == size:
                 return frozenset(found)
@@ -242,6 +283,15 @@ class Looks:
                 named = any(name.startswith("torch.") and writes(name.rpartition(".")[2]) for name in names)
                 if given and (in_place or named or names & CHANGES_FIRST):
                     yield given[0]
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What is given to what: ``x, y = x.cuda(), y.cuda()``."""
+    match target, value:
+        case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+            if not any(isinstance(it, ast.Starred) for it in (*names, *values)):
+                return list(zip(names, values, strict=True))
+    return [(target, value)]
 
 
 def _stores_anywhere(node: ast.AST) -> bool:

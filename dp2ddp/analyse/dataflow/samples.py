@@ -53,7 +53,8 @@ from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.looks import writes
+from dp2ddp.analyse.dataflow.looks import Looks, writes
+from dp2ddp.analyse.dataflow.rounds import Rounds, is_of_samples
 from dp2ddp.analyse.dataflow.tensors import is_tensor
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program import signature
@@ -837,14 +838,19 @@ class Samples:
 
     def _changed(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
         """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""
+        value = self._with_stores(name, definitions, value, frame)
+        return self._with_writes(name, value, frame) if value in BY_SAMPLE else value
+
+    def _with_stores(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
+        """A collection or a tensor that is not of samples, with what its function stores into it."""
         stores = self._stores(self.program.scope(name))
         added: list[Value] = []
-        for node in stores.get(_written(name), ()) if stores else ():
+        for node in stores.get(_written(name), ()) if stores and value not in BY_SAMPLE else ():
             held = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
             if not any(it in definitions for it in self.program.definitions(held)):
                 continue
             if isinstance(node, ast.Call) and writes(node.func.attr):  # type: ignore[attr-defined]
-                value = self._written_into(node, name, value, frame)
+                value = self._written_into(node, value, frame)
                 if isinstance(value, Unclear):
                     return value
                 continue
@@ -859,8 +865,7 @@ class Samples:
                 if _hands_on(statement.value, node):  # type: ignore[attr-defined]
                     continue
                 new = self._value(statement.value, frame)  # type: ignore[attr-defined]
-                index = node.slice  # type: ignore[attr-defined]
-                if value not in BY_SAMPLE and (blamed := self._chosen_by(index, frame)) is not None:
+                if (blamed := self._chosen_by(node.slice, frame)) is not None:  # type: ignore[attr-defined]
                     return blamed
                 if isinstance(statement, ast.AugAssign):
                     repeated = self._repeated(statement, name, new, frame)
@@ -869,12 +874,6 @@ class Samples:
                         Kind.WHOLE,
                     ):
                         continue
-                elif value in BY_SAMPLE:
-                    at = [self._value(it, frame) for it in getattr(index, "elts", [index])[:1]]
-                    fine = self._keeps_all(index) or at[0] in (*BY_SAMPLE, Kind.EACH)
-                    if new not in (*PLAIN, *BY_SAMPLE, Kind.EACH) or not fine:
-                        return _blamed([new], node)
-                    continue
             added.append(self._repeated(statement, name, new, frame))
             added[-1] = self._under(_tests(self.context, statement, name), added[-1], frame)
         if not added:
@@ -883,6 +882,135 @@ class Samples:
             before = [] if value == Held(()) else [kinds.element(value, name)]
             return Every(kinds.join(before + added, name))
         return kinds.elementwise([value, *added], name) if value in (*PLAIN, Kind.UNKNOWN) else value
+
+    # What is written into rows
+
+    @cached_property
+    def looks(self) -> Looks:
+        return Looks(self.program)
+
+    def _with_writes(self, name: ast.expr, value: Value, frame: Frame) -> Value:
+        """Rows, unless something that is not each sample's own is written into them, by whichever name."""
+        for place in self.looks.places(name):
+            own = self.program.scope(place) is self.program.scope(name)
+            inside = frame if own else OPEN
+            if own and not self._may_run(place, frame):
+                continue
+            if (blamed := self._mixed(place, name, inside)) is not None:
+                return blamed
+        return value
+
+    def _mixed(self, place: ast.AST, name: ast.expr, frame: Frame) -> Unclear | None:
+        """What a place writes into rows that is not each sample's own; None where all is."""
+        statement = self.program.statement(place)
+        if isinstance(place, ast.Subscript) and _hands_on(getattr(statement, "value", place), place):
+            return None
+        changed = [(it, kinds.tensor(self._value(it, frame), it)) for it in self.looks.changed(place)]
+        looked = [(it, value) for it, value in changed if value in (*BY_SAMPLE, Kind.EACH)]
+        if changed and not looked:
+            return next((value for _, value in changed if isinstance(value, Unclear)), None)
+        rounds = Rounds(
+            self.program, self.looks, lambda it: self._value(it, frame), lambda it: self._drawn(it, frame)
+        )
+        loops = rounds.around(place)
+        for held, value in looked:
+            own = value is Kind.EACH or (len(loops) == 1 and self._is_at_number(place, loops[0], rounds))
+            if loops and not own:
+                return Unclear(place)
+            if (blamed := self._written_by(place, held, value, own, frame)) is not None:
+                return blamed
+        if loops:
+            found = rounds.other(place, _reads(place, statement), loops[0]) if len(loops) == 1 else place
+            if found is not None:
+                return Unclear(found, refuted=True)
+        repeated = self._repeated_apart(statement, name, frame)
+        return repeated or kinds.unclear(
+            [self._under(_tests(self.context, statement, name), Kind.SAME, frame)]
+        )
+
+    def _repeated_apart(self, statement: ast.stmt, name: ast.expr, frame: Frame) -> Unclear | None:
+        """Another loop round a statement whose rounds are not known to be as many in every process."""
+        inside = {id(it) for it in self.program.ancestors(name)}
+        for around in self.program.ancestors(statement):
+            if isinstance(around, ast.FunctionDef | ast.Lambda):
+                break
+            if isinstance(around, ast.For) and id(around) not in inside:
+                drawn = self._drawn(around.iter, frame)
+                if isinstance(drawn, Unclear) and not is_of_samples(drawn):
+                    return drawn
+        return None
+
+    def _is_at_number(self, place: ast.AST, loop: ast.For, rounds: Rounds) -> bool:
+        """Whether a place stores at the number of the sample that a loop is at."""
+        if not isinstance(place, ast.Subscript):
+            return False
+        parts = getattr(place.slice, "elts", [place.slice])
+        return bool(parts) and rounds.is_number(parts[0], loop)
+
+    def _written_by(
+        self, place: ast.AST, held: ast.expr, value: Value, own: bool, frame: Frame
+    ) -> Unclear | None:
+        """What a place writes into rows, or into one sample's, of other samples'."""
+        single = (*PLAIN, Kind.EACH, Kind.WHOLE, Kind.UNKNOWN)
+        match place:
+            case ast.Subscript(ctx=ast.Del()):
+                return Unclear(place) if value is Kind.ROWS else None
+            case ast.Subscript(slice=index):
+                new = self._stored_at(place, frame)
+                if own:
+                    return None if new in single else _blamed([new], place)
+                return self._written_at(place, index, value, new, frame)
+            case ast.Call(func=ast.Attribute(value=receiver, attr=method)) if receiver is held and not writes(
+                method
+            ):
+                return Unclear(place) if value is Kind.ROWS else None  # a list's `insert`
+            case ast.Call() if value is Kind.EACH:
+                found = next((it for it in self._all(handed(place), frame) if it not in single), None)
+                return None if found is None else _blamed([found], place)
+            case ast.Call():
+                found = self._written_into(place, value, frame)
+                return found if isinstance(found, Unclear) else None
+            case ast.AugAssign(value=added) if value is Kind.EACH:
+                new = self._value(added, frame)
+                return None if new in single else _blamed([new], place)
+            case ast.AugAssign():
+                found = self._value(place, frame)
+                return None if found in (*BY_SAMPLE, Kind.UNKNOWN) else _blamed([found], place)
+        return Unclear(place)
+
+    def _stored_at(self, place: ast.Subscript, frame: Frame) -> Value:
+        statement = self.program.statement(place)
+        stored = statement.value if isinstance(statement, ast.AugAssign) else right_side(statement, place)
+        return Unclear(place) if stored is None else self._value(stored, frame)
+
+    def _written_at(
+        self, place: ast.Subscript, index: ast.expr, value: Value, new: Value, frame: Frame
+    ) -> Unclear | None:
+        """What is stored into all rows, or where a mask is: as many, or those that the same mask picks."""
+        if isinstance(index, ast.Constant) and isinstance(index.value, str):
+            return None if value in DEALT and new in DEALT else _blamed([new], place)
+        at = self._value(getattr(index, "elts", [index])[0], frame)
+        if at is Kind.UNKNOWN or new is Kind.UNKNOWN:
+            return None
+        if not self._keeps_all(index) and at not in BY_SAMPLE:
+            return _blamed([at], place)
+        fine = new in (*PLAIN, *BY_SAMPLE, Kind.WHOLE) or (
+            new is Kind.PICKED and self._picks_alike(place, frame)
+        )
+        return None if fine else _blamed([new], place)
+
+    def _picks_alike(self, place: ast.Subscript, frame: Frame) -> bool:
+        """``x[mask] = y[mask]``: what is picked of others is picked where it is stored."""
+        waiting: list[ast.AST] = [self.program.statement(place).value]  # type: ignore[attr-defined]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, ast.expr) and self._value(part, frame) is Kind.PICKED:
+                if isinstance(part, ast.Subscript) and ast.unparse(part.slice) == ast.unparse(place.slice):
+                    continue
+                if not isinstance(part, ast.BinOp | ast.UnaryOp):
+                    return False
+                waiting += ast.iter_child_nodes(part)
+        return True
 
     def _kept_of_samples(self, node: ast.Attribute, within: Set[int] = frozenset()) -> Unclear | None:
         """An attribute into which another function stores what it has of the samples: a queue of earlier rows.
@@ -932,16 +1060,19 @@ class Samples:
         chosen = (it for it in values if it not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN))
         return next((it if isinstance(it, Unclear) else Unclear(index) for it in chosen), None)
 
-    def _written_into(self, call: ast.Call, name: ast.expr, value: Value, frame: Frame) -> Value:
+    def _written_into(self, call: ast.Call, value: Value, frame: Frame) -> Value:
         """A tensor with what a method like ``sub_`` writes into it: as many rows, each of them by itself."""
-        row = operations.method(call.func.attr)  # type: ignore[attr-defined]
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        row = operations.method(method)
         if value not in (*BY_SAMPLE, *PLAIN) or row is None and not call.args and not call.keywords:
             return value
         found = self._value(call, frame)
         if found is value or found is Kind.UNKNOWN:
             return value
         return (
-            found if found in BY_SAMPLE and value in PLAIN else Unclear(call) if found not in DEALT else value
+            found
+            if found in BY_SAMPLE and value in PLAIN
+            else _blamed([found], call) if found not in BY_SAMPLE else value
         )
 
     def _stores(self, scope: Scope) -> dict[str, list[ast.expr]]:
@@ -1784,6 +1915,22 @@ def called(call: ast.Call) -> ast.expr:
         case ast.Attribute(attr="forward", value=model):
             return model
     return call.func
+
+
+def _reads(place: ast.AST, statement: ast.AST) -> list[ast.AST]:
+    """What decides what a place writes, and where: but for the first index, and what is written into."""
+    match place:
+        case ast.Subscript(slice=index):
+            value = getattr(statement, "value", None)
+            return [
+                *(index.elts[1:] if isinstance(index, ast.Tuple) else []),
+                *([value] if value is not None else []),
+            ]
+        case ast.AugAssign(value=value):
+            return [value]
+        case ast.Call():
+            return [*handed(place), *([place.func.value] if isinstance(place.func, ast.Attribute) else [])]
+    return []
 
 
 def _is_method(node: ast.AST) -> bool:

@@ -15,7 +15,6 @@ from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.looks import Looks
 from dp2ddp.analyse.dataflow.samples import OPEN, Frame, right_sides
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
@@ -39,7 +38,6 @@ class Gathering(Forwards):
         """What conditions round these calls ask of a part, and are to ask of the whole batch: sums and counts."""
         self._loops = loops
         self._rounds = frozenset(id(loop.node) for loop in loops)
-        self._looks = Looks(context.program)
         self._feeding = feeding(context)
         self._homes: dict[int, bool] = {}
 
@@ -94,7 +92,7 @@ class Gathering(Forwards):
 
     def is_written_from(self, rows: ast.expr, place: ast.AST) -> bool:
         """Whether rows may be written into at a place or after it: a copy of them, of all ranks', would not be."""
-        return self._looks.is_written_from(rows, place, self._rounds)
+        return self.looks.is_written_from(rows, place, self._rounds)
 
     def _is_function(self, call: Call) -> bool:
         """Whether a function of the project computes its result from what it is given, and in every process alike."""
