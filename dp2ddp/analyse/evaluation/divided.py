@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
 
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.purity import ARRAYS
@@ -427,6 +428,7 @@ class Divided(EvaluationLoop):
             counted = self._counted([*beside, *rows], set()) if counts else ""
         if counts and not counted:
             raise Whole(forward.statement, f"`{next(iter(counts))}` can't be combined over the ranks")
+        self._check_one_tensor([*beside, *rows], forward)
         place = self.program.anchor
         return Division(
             forward=place(forward.call),
@@ -438,6 +440,21 @@ class Divided(EvaluationLoop):
             sizes=tuple(place(it) for name, it in sizes if name not in {*rows, *beside}),
             counted=counted,
         )
+
+    def _check_one_tensor(self, names: list[str], forward: _Forward) -> None:
+        """No two of them are one tensor that is written into behind the model's call: each is made whole by itself."""
+        looks, rounds = self.around.samples.looks, frozenset({id(self.node)})
+        uses = {
+            name: [it for it in self._uses(name) if self._places & set(self._reaching(it))] for name in names
+        }
+        keys = {name: {key for it in found for key in looks.keys(it)} for name, found in uses.items()}
+        for one, other in combinations(names, 2):
+            apart = keys[one].isdisjoint(keys[other])
+            if apart and not _has_entry(keys[one], other) and not _has_entry(keys[other], one):
+                continue
+            for use in (*uses[one], *uses[other]):
+                if looks.is_written_from(use, forward.statement, rounds):
+                    raise Whole(use, f"`{one}` and `{other}` may be one tensor, which it changes")
 
     def _into(self, forward: _Forward) -> object:
         match forward.statement:
@@ -560,6 +577,11 @@ class Divided(EvaluationLoop):
                 if isinstance(node, ast.Name) and self._is_array(node, seen):
                     return True
         return False
+
+
+def _has_entry(keys: set[object], name: str) -> bool:
+    """Whether one of some tensors is an entry of what a name is: ``batch[0]``."""
+    return any(isinstance(key, str) and key.startswith((f"{name}[", f"{name}.")) for key in keys)
 
 
 def _leaves(value: Value) -> set[Value]:

@@ -89,6 +89,7 @@ CURES = {
     "may end early": "go through all batches",
     "needs gradients": "use `torch.no_grad()`",
     "is not a tensor": "make it a tensor",
+    "one tensor, which": "clone one of them",
     "only one rank": "run it on all ranks",
     "exceptions": "don't catch them there",
 }
