@@ -450,6 +450,7 @@ class _Followed:
         self._values = reports.values
         self.known: set[int] = set()
         self.counted: set[int] = set()  # those of them that are counted sample by sample, or set if
+        self.handed: set[int] = set()  # and those that come from an object that was given one
         self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
         self.trained: set[int] = set()  # what training loops run
         self.evaluated: set[int] = set()  # what evaluation loops alone do
@@ -527,7 +528,7 @@ class _Followed:
                 if isinstance(node, ast.Call) and self._records(node) and self.given(node):
                     keeper: ast.expr = node.func.value  # type: ignore[attr-defined]
                     is_object = any(isinstance(it, Inst) for it in self.program.values(keeper))
-                    kept = self.counted if is_object else self.holding(*handed(node))
+                    kept = self.handed if is_object else self.holding(*handed(node))
                     kept.update(self._held(keeper))
                 if (
                     isinstance(node, ast.Call)
@@ -541,13 +542,13 @@ class _Followed:
                 if isinstance(node, ast.Call) and _method(node) in ADDS_IN_PLACE:
                     if any(map(self._is_by_sample, node.args)):
                         self.counted |= self._held(node.func.value)  # type: ignore[attr-defined]
-            self.known |= self.counted
+            self.known |= self.counted | self.handed
             if len(self.known) + len(self.rows) == before:
                 return
 
     def holding(self, *nodes: ast.expr) -> set[int]:
         """Where a name is noted that gets some of a few expressions: what an object holds no value tells of."""
-        return self.counted if any(self._uses(it, self.counted) for it in nodes) else self.known
+        return self.handed if any(self._uses(it, self.handed) for it in nodes) else self.known
 
     def _records(self, node: ast.Call) -> bool:
         """Whether a method keeps what it is given: by its name, or because it puts that into its object."""
@@ -632,7 +633,8 @@ class _Followed:
         own = self._defined(node) & self.known
         if id(node) in self.known and isinstance(node, ast.Call):
             return ast.unparse(node)
-        if own & self.counted or own and not self.whole(node):
+        sure = self.counted | self.handed
+        if own & sure or own and not self.whole(node):
             return ast.unparse(node)
         if isinstance(node, ast.Name):
             return ""
@@ -640,12 +642,12 @@ class _Followed:
             is_own = (
                 self._uses(node, self.rows) and not self.whole(node) and self._values.of(node) not in PLAIN
             )
-            return ast.unparse(node) if is_own or self._uses(node, self.counted) else ""
+            return ast.unparse(node) if is_own or self._uses(node, sure) else ""
         is_asked_for = isinstance(node, ast.Compare) and all(
             isinstance(it, ast.Is | ast.IsNot) for it in node.ops
         )
         if is_asked_for or isinstance(node, ast.expr) and self.whole(node):
-            if not self._uses(node, self.counted):
+            if not self._uses(node, sure):
                 return ""
         children = ast.iter_child_nodes(node)
         return next((found for child in children if (found := self.mentioned(child))), "")
