@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from dp2ddp.analyse.api.containers import CHANGES
-from dp2ddp.analyse.api.iteration import RANGES
+from dp2ddp.analyse.api.iteration import NUMBERS_OR_PAIRS, RANGES
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Every, Held, Kind, Value
 from dp2ddp.analyse.dataflow.looks import Looks
 from dp2ddp.analyse.program.link import Program
@@ -69,7 +69,7 @@ class Rounds:
         names = call.names if call is not None else frozenset[str]()
         if names & RANGES:
             return False
-        if names & {"builtins.enumerate", "builtins.zip"} and isinstance(target, ast.Tuple):
+        if names & NUMBERS_OR_PAIRS and isinstance(target, ast.Tuple):
             parts = source.args  # type: ignore[attr-defined]
             targets = target.elts[1:] if "builtins.enumerate" in names else target.elts
             for place, part in zip(targets, parts, strict=False):
