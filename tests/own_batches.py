@@ -412,6 +412,22 @@ for step in range(6):
     STEP
     print(step, loss.item())
 """,
+    "numbers of the last batch after the loop": """
+for epoch in range(2):
+    count, counts, more = 0, [], 0
+    for start in range(0, len(X), 8):  # the last ones are fewer than three ranks
+        x, y = X[start : start + 8], Y[start : start + 8]
+        out = net(x)
+        size = len(y)
+        loss = criterion(out, y)
+        STEP
+        count += len(x)
+        more = more + size
+        counts.append(size)
+        seen = count
+        right = (out.argmax(1) == y).sum().item()
+    print(count, more, seen, sum(counts), size, right, right / size, len(x), out.sum().item(), loss.item())
+""",
 }
 
 BEWARE = {

@@ -33,6 +33,7 @@ from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind,
 from dp2ddp.analyse.dataflow.samples import OPEN, Frame, Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import Update, updated
 from dp2ddp.analyse.training import kept
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
@@ -111,7 +112,8 @@ def find(
         replace(
             it,
             size=it.kind == "sum" and finder.is_size(it.node),
-            in_loop=id(it.node) in inside and not (it.kind == "sum" and _added_to(context, it.node)),
+            in_loop=not (it.kind == "sum" and _added_to(context, it.node))
+            and (id(it.node) in inside or finder.is_of_last_batch(it.node, inside)),
         )
         for it in finder.combined.values()
     )
@@ -713,6 +715,46 @@ class _Finder(Gathering):
             return bool(self.program.entered(node)) and self._of(node) is Kind.WHOLE
         plain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         return plain and kinds.tensor(self._of(node), node) in (*PLAIN, Kind.WHOLE)  # type: ignore[arg-type]
+
+    def is_of_last_batch(
+        self, node: ast.expr, inside: frozenset[int], open_: frozenset[int] = frozenset()
+    ) -> bool:
+        """Whether what stands after a loop is made of its last batch alone, and nothing that the loop adds up."""
+        parts = (it for it in self._references(node) if it is node or not self.is_whole(it))
+        made = {id(it): it for part in parts for it in self.program.definitions(part)}
+        return bool(made) and all(
+            key in inside and key not in open_ and self._is_made_anew(it, inside, open_ | {key})
+            for key, it in made.items()
+        )
+
+    def _is_made_anew(self, definition: ast.AST, inside: frozenset[int], open_: frozenset[int]) -> bool:
+        source = self.program.source(definition)
+        if source.how is How.ELEMENT:
+            return True
+        if (
+            source.how is not How.ASSIGNED
+            or source.value is None
+            or updated(self.program.statement(definition))
+        ):
+            return False
+        value, left = source.value, [*source.place]
+        while left and left[0] is not None and isinstance(value, ast.Tuple | ast.List):
+            value = value.elts[left.pop(0)]
+        taken = not any(
+            self.program.definitions(it) and not self.is_whole(it) for it in self._references(value)
+        )
+        return taken or self.is_of_last_batch(value, inside, open_)
+
+    def _references(self, node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
+        """The names in an expression, but for those of models and functions that it calls."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            yield node
+        is_called = isinstance(node, ast.Call) and (
+            isinstance(node.func, ast.Name) or self.context.is_wrapped(self.program.values(node.func))
+        )
+        for child in ast.iter_child_nodes(node):
+            if not (is_called and child is node.func):  # type: ignore[attr-defined]
+                yield from self._references(child)
 
     def is_settled(self, test: ast.expr) -> bool:
         """Whether every process answers a condition alike."""
