@@ -431,6 +431,25 @@ for epoch in range(2):
 }
 
 BEWARE = {
+    "a batch says where the next one begins": """
+at = 0
+while at < len(X):
+    x, y = X[at : at + 8], Y[at : at + 8]
+    loss = criterion(net(x), y)
+    STEP
+    at += len(x)
+    print(at, loss.item())
+""",
+    "its targets say where the next one begins": """
+at = 0
+while at < len(X):
+    x, y = X[at : at + 8], Y[at : at + 8]
+    loss = criterion(net(x), y)
+    STEP
+    size = y.size(0)
+    at = at + size
+    print(at, loss.item())
+""",
     "incomplete batches are left out": """
 def batches(size):
     for start in range(0, len(X), size):

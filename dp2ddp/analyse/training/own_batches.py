@@ -191,7 +191,8 @@ class _Tracing:
     _drawn: set[str] = field(default_factory=set)  # and what numbers are drawn by
     _open: set[int] = field(default_factory=set)
     _circles: set[int] = field(default_factory=set)  # what is made from itself
-    _is_circular: bool = False  # whether something of that was asked for
+    _returned_to: set[int] = field(default_factory=set)  # what was asked for once more
+    _is_circular: bool = False  # whether something made from itself was asked for
 
     def of_loss(self, backward: ast.Call) -> Sites | None:
         """The batches that a loss is computed of; None where that is not known."""
@@ -266,6 +267,7 @@ class _Tracing:
     def _of(self, node: ast.AST) -> Sites:
         if id(node) in self._known or id(node) in self._open:
             self._is_circular |= id(node) in self._open or id(node) in self._circles
+            self._returned_to |= {id(node)} & self._open
             return self._known.get(id(node), {})
         if len(self._open) > DEPTH:
             raise Unknown
@@ -302,7 +304,7 @@ class _Tracing:
 
     def _subscript(self, node: ast.Subscript) -> Sites:
         held = self._of(node.value) if self._varies(node.value) else {}
-        index = self._of(node.slice)
+        index = self._index(node)
         if [*held] == [id(node.value)]:  # what is taken of a new batch is the batch
             held = {}
         elif held:
@@ -315,6 +317,15 @@ class _Tracing:
         if not isinstance(first, ast.Slice):
             raise Unknown  # a batch, or a sample
         return self._site(node)
+
+    def _index(self, node: ast.Subscript) -> Sites:
+        before, self._is_circular = self._is_circular, False
+        self._returned_to.discard(id(node))
+        index = self._of(node.slice)
+        if id(node) in self._returned_to or index and self._is_circular:
+            raise Unknown  # what the last batch holds says where the next one begins: the part would say otherwise
+        self._is_circular |= before
+        return index
 
     def _varies(self, node: ast.AST) -> bool:
         """Whether an expression may be another one in the next round."""
