@@ -200,11 +200,12 @@ print(total)
 Transition = namedtuple("Transition", ("state", "action", "reward"))
 memory = []
 for i in range(50):
-    memory.append(Transition(X[i : i + 1], torch.tensor([[i % 3]]), torch.tensor([float(i % 5)])))
+    memory.append(Transition(X[i], i % 3, float(i % 5)))
 for step in range(6):
     transitions = random.sample(memory, 8)
     batch = Transition(*zip(*transitions))
-    states, actions, rewards = torch.cat(batch.state), torch.cat(batch.action), torch.cat(batch.reward)
+    states, actions = torch.stack(batch.state), torch.tensor(batch.action).unsqueeze(1)
+    rewards = torch.tensor(batch.reward)
     loss = F.mse_loss(net(states).gather(1, actions).squeeze(1), rewards)
     STEP
 print(net.module[0].weight.sum().item())

@@ -149,20 +149,11 @@ class Looks:
                 yield id(made), []
             elif made in statement.targets:
                 yield id(made), looks_at(value)
-            elif (own := self._beside(statement, made)) is not None:
-                yield id(made), looks_at(own)
+            elif not (own := self.program.source(made).written)[1] and own[0] is not None:
+                yield id(made), looks_at(own[0])
             else:
                 yield id(made), []
                 yield from ((it, []) for it in self._unpacked(statement, made))
-
-    def _beside(self, statement: ast.Assign, made: ast.AST) -> ast.expr | None:
-        """What a name gets of what is written out: of ``x, y = a, b``."""
-        (target, *others), value = statement.targets, statement.value
-        fits = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
-        if others or not fits or made not in target.elts or len(target.elts) != len(value.elts):  # type: ignore[attr-defined]
-            return None
-        starred = any(isinstance(it, ast.Starred) for it in (*target.elts, *value.elts))  # type: ignore[attr-defined]
-        return None if starred else value.elts[target.elts.index(made)]  # type: ignore[attr-defined]
 
     def _unpacked(self, statement: ast.Assign, made: ast.AST) -> Iterator[str]:
         """``batch[0]``, where ``x, y = batch``."""

@@ -32,6 +32,7 @@ from dp2ddp.analyse.api.tensors import (
     BY_SIZES,
     COPIES_TO_ARRAY,
     DESCRIBES,
+    DIMENSION_ARGUMENTS,
     FILLS_BY_INDEX,
     HANDS_ON,
     JOINS_BY_NAME,
@@ -1236,8 +1237,9 @@ class Samples:
         if entered and all(isinstance(callee, Func | Bound | Inst) for callee in callees):
             return kinds.join([self._returned(call, *target, frame) for target in entered], node)
         outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
-        if names <= COPIES_TO_ARRAY and names and self._value(node.args[0], frame) is Kind.ROWS:
-            return Kind.ROWS
+        if names and names <= COPIES_TO_ARRAY and len(node.args) == 1 and not _names_dimension(node):
+            if self._value(node.args[0], frame) is Kind.ROWS:
+                return Kind.ROWS
         if names == {"collections.namedtuple.__call__"}:
             parts = [
                 kinds.element(it, node) if isinstance(it, Every) else it for it in self._all(given, frame)
@@ -2114,3 +2116,7 @@ def _is_part(node: ast.expr, target: ast.expr) -> bool:
         node = node.value
     names = {it.id for it in ast.walk(target) if isinstance(it, ast.Name)}
     return isinstance(node, ast.Name) and node.id in names
+
+
+def _names_dimension(node: ast.Call) -> bool:
+    return any(it.arg in DIMENSION_ARGUMENTS for it in node.keywords)

@@ -42,6 +42,17 @@ class Source:
         """The expression whose value it is, where it is just that."""
         return self.value if self.how is How.ASSIGNED and not self.place else None
 
+    @property
+    def written(self) -> tuple[ast.expr | None, tuple[int | None, ...]]:
+        """The expression, taken apart as far as it is written out, and the rest of the place."""
+        value, left = self.value, [*self.place]
+        while left and isinstance(value, ast.Tuple | ast.List):
+            starred = any(isinstance(it, ast.Starred) for it in value.elts)
+            if starred or left[0] is None or left[0] >= len(value.elts):
+                break
+            value = value.elts[left.pop(0)]  # type: ignore[arg-type]
+        return value, tuple(left)
+
 
 OTHER = Source(How.OTHER)
 

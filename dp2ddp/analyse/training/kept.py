@@ -162,13 +162,8 @@ def _is_of_samples(values: Values, target: ast.expr) -> bool:
     if isinstance(target.value, ast.Name):  # what it was made as, before anything was stored
         program = values.program
         made = [program.source(it) for it in program.definitions(target.value)]
-        begun = [it.value for it in made if it.how is How.ASSIGNED and not it.place and it.value is not None]
-        begun += [
-            it.value.elts[it.place[0]]
-            for it in made
-            if isinstance(it.value, ast.Tuple) and len(it.place) == 1 and it.place[0] is not None
-        ]
-        if any(values.of(it) in PLAIN for it in begun):
+        begun = [it.written for it in made if it.how is How.ASSIGNED]
+        if any(value is not None and not left and values.of(value) in PLAIN for value, left in begun):
             return False
     return kinds.tensor(values.of(target.value), target) in (*kinds.BY_SAMPLE, Kind.EACH)
 

@@ -412,9 +412,7 @@ class _Tracing:
             return {}
         match source.how:
             case How.ASSIGNED:
-                value, left = source.value, [*source.place]
-                while left and left[0] is not None and isinstance(value, ast.Tuple | ast.List):
-                    value = value.elts[left.pop(0)]  # type: ignore[arg-type]
+                value, left = source.written
                 found = self._of(value)  # type: ignore[arg-type]
                 if left and [*found] == [id(value)] and isinstance(value, ast.Call):
                     return self._site(
@@ -505,9 +503,7 @@ class _Tracing:
         found = []
         for definition in self.context.program.definitions(node):
             source = self.context.program.source(definition)
-            value, left = source.value, [*source.place]
-            while left and left[0] is not None and isinstance(value, ast.Tuple | ast.List):
-                value = value.elts[left.pop(0)]  # type: ignore[arg-type]
+            value, left = source.written
             if source.how is not How.ASSIGNED or left or value is None:
                 return []
             if not (

@@ -737,9 +737,8 @@ class _Finder(Gathering):
             or updated(self.program.statement(definition))
         ):
             return False
-        value, left = source.value, [*source.place]
-        while left and left[0] is not None and isinstance(value, ast.Tuple | ast.List):
-            value = value.elts[left.pop(0)]
+        value, _ = source.written
+        assert value is not None
         taken = not any(
             self.program.definitions(it) and not self.is_whole(it) for it in self._references(value)
         )
