@@ -13,6 +13,7 @@ from test_cli import IDLE, KEPT, TRAIN, folder, run, tree, write  # noqa: F401 -
 
 import dp2ddp.carry
 import dp2ddp.convert
+import dp2ddp.decided
 from dp2ddp import cli
 
 # What two programs save by.
@@ -138,14 +139,14 @@ def test_a_changed_line_that_still_does_the_same_holds_nothing_back() -> None:
 def test_a_program_that_cannot_be_analysed_holds_back_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    usual = dp2ddp.convert.analyse
+    usual = dp2ddp.decided.analyse
 
-    def analyse(linked: object) -> object:
+    def analyse(linked: object, **options: object) -> object:
         if any(path.name == "lib.py" for path in linked.project.files):  # type: ignore[attr-defined]
             raise RecursionError("maximum recursion\ndepth exceeded")
-        return usual(linked)  # type: ignore[arg-type]
+        return usual(linked, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(dp2ddp.convert, "analyse", analyse)
+    monkeypatch.setattr(dp2ddp.decided, "analyse", analyse)
     monkeypatch.delenv("DP2DDP_DEBUG", raising=False)
     names = ["a", "b", "c", "d"]
     write({f"{name}.py": TRAIN for name in names} | {"c.py": f"import lib\n{TRAIN}", "lib.py": IDLE})

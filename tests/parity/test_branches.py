@@ -430,7 +430,7 @@ def test_a_program_that_is_not_converted_shares_the_file_that_wraps(tmp_path: Pa
         if side == "after":
             for change in convert(read([folder / "train.py"])).changes:
                 change.path.write_text(change.after)
-            assert "ddp.DataParallel" in (folder / "util.py").read_text()
+            assert "ddp.DistributedDataParallel" in (folder / "util.py").read_text()
             assert (folder / "other.py").read_text() == BESIDE
         run = [
             sys.executable,

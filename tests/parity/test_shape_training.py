@@ -169,7 +169,7 @@ PROGRAMS = [
     Program("bypass_in_training", "", "rings.pt", says="^epoch", planned=True),
     Program("forward_bypass", "", "embedder.pt", says="^epoch|^step", planned=True),
     Program("batch_sampler", "", "best.pt", says="^epoch|^test"),
-    Program("batches_in_memory", "", "spirals.pt", says="^epoch", losses=True),
+    Program("batches_in_memory", "", "spirals.pt", says="^epoch"),
     Program("warmup_schedule", "--data DATA", "weights/final.pt", says="^Epoch|^.* GPUs|^\\[", planned=True),
     Program(
         "warmup_schedule",
@@ -180,7 +180,7 @@ PROGRAMS = [
         processes=(2,),
     ),
     Program("old_python", "", "best.pth.tar", says="^Epoch|^ ", planned=True, outdated=True),
-    Program("old_iterators", "--async", "arc.pth", says="^\\[|^mean", losses=True, outdated=True),
+    Program("old_iterators", "--async", "arc.pth", says="^\\[|^mean", outdated=True),
     Program("own_scatter", "", "weights/detector.pth", says="^epoch|^valid", losses=True),
     Program("own_scatter", "--first 2", "weights/detector.pth", says="^epoch|^valid", losses=True),
     Program("forwarding_wrapper", "--data DATA --batch-size 24", "model.pt", says="^epoch", planned=True),

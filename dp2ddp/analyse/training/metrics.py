@@ -316,7 +316,8 @@ def measured(
                     found.setdefault(id(statement), number)
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
                 for receiver, names in follow.receivers(scope.index, node.value):
-                    follow.holding(node.value).update(names)
+                    if follow.holding(node.value) is follow.handed:
+                        follow.handed |= names
                     waiting.append((receiver, names))
     return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
 
