@@ -95,8 +95,6 @@ OTHER_NAMES = [
     ("a download", "os.path.exists(path)", "Path(path).is_dir()"),
     ("a download", 'open(path, "wb")', 'gzip.open(path, "wb")'),
     ("a file that is written in each epoch", "gzip.open", "lzma.open"),
-    ("a pickle that is read again", "pickle.dump", "dill.dump"),
-    ("a pickle that is read again", "pickle.dump", "cloudpickle.dump"),
     ("a file that is moved and read", "shutil.move", "os.symlink"),
     ("a file that is moved and read", "shutil.move", "os.link"),
     ("a file above the start", "touch", "chmod"),

@@ -644,7 +644,6 @@ BEFORE = {
 # Lines before it, and what is looked at behind it, that are those of the whole batch.
 BEHIND = {
     "a column": before("column = inputs[:, 0]", "column.shape"),
-    "two names of one tensor": before("again = targets", "(targets.add_(1), again)[1]"),
     "nothing, or a column": before(
         "column = None\nif i % 2:\n    column = inputs[:, 0]",
         "column is None or len(column)",
