@@ -286,8 +286,14 @@ def test_the_whole_batch_tier_names_what_forced_it(places: list[tuple[str, int]]
 def test_the_sharded_tier_names_what_needs_the_runtime_to_shard_it() -> None:
     here = Path.cwd()
     dealt = (
-        (Location(here / "data.py", Span(8, 0, 8, 1)), "ddp.shard instead of DistributedSampler: an IterableDataset takes no sampler"),
-        (Location(here / "train.py", Span(9, 0, 9, 1)), "ddp.shard instead of DistributedSampler: it already has a sampler"),
+        (
+            Location(here / "data.py", Span(8, 0, 8, 1)),
+            "ddp.shard instead of DistributedSampler: an IterableDataset takes no sampler",
+        ),
+        (
+            Location(here / "train.py", Span(9, 0, 9, 1)),
+            "ddp.shard instead of DistributedSampler: it already has a sampler",
+        ),
     )
     script = Script(here / "train.py", frozenset(), dealt=dealt, converted=True)
     said = report(
