@@ -89,12 +89,13 @@ def analyse(linked: Linked, *, assume: bool = False, unsharded: frozenset[Path] 
     if calls:
         context = functional.wrapped_once(context, calls)
     whole, context = branches.separated(context)
-    covered = set[int]().union(*(it.runs for it in loops.batch_loops(context) if it.trains))
+    batch_loops = loops.batch_loops(context)
+    covered = set[int]().union(*(it.runs for it in batch_loops if it.trains))
     own = [it for it in own_batches.find(context, covered) if not context.run_by(it.node) & unsharded]
     if own:
         context = own_batches.looked_at_as_loaders(context, own)
+        batch_loops = loops.batch_loops(context)
     context.assumes = assume
-    batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
     context.hands_lists = collating.hand_lists(context, training)

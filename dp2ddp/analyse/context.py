@@ -288,6 +288,12 @@ class Context:
         """Every DataLoader that is made, those of derived classes, too."""
         return [call for call in self.program.calls if LOADER in call.names or self.is_derived_loader(call)]
 
+    @cached_property
+    def runs_before_own(self) -> frozenset[int]:
+        """Identities of what makes the batches that stand as a loader's, before a rank takes its part of them."""
+        own = (it for it in self.program.nodes.values() if hasattr(it, "own_batch"))
+        return frozenset[int]().union(*map(self.runs, own))
+
     def runs(self, node: ast.AST) -> frozenset[int]:
         """Identities of all nodes that running a piece of code may run, through calls too."""
         return self._runs_in(self.program.entered(node)).union(map(id, self.program.descendants(node)))

@@ -93,7 +93,7 @@ class Forwards(Samples):
     def _sources(self, name: ast.Name) -> Iterator[ast.expr]:
         """What a name is assigned, or taken from."""
         for definition in self.program.definitions(name):
-            around = None if isinstance(definition, ast.arg) else self._comprehension(definition)
+            around = None if isinstance(definition, ast.arg) else self.program.generator_of(definition)
             if around is not None:
                 yield around.iter
             elif not isinstance(definition, ast.arg):

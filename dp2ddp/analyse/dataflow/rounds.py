@@ -197,26 +197,18 @@ class _Round:
         match self.program.statement(definition):
             case _ if isinstance(named, ast.NamedExpr):
                 return self._first([named.value, *tests])
-            case _ if self._comprehension(definition) is not None:
-                return self._first([self._comprehension(definition).iter, *tests])  # type: ignore[union-attr]
+            case _ if self.program.generator_of(definition) is not None:
+                return self._first([self.program.generator_of(definition).iter, *tests])  # type: ignore[union-attr]
             case ast.AugAssign(target=ast.Name() as target, value=value):
                 return self._named(target) or self._first([value, *tests])
             case ast.Assign(value=value) | ast.For(iter=value) | ast.AnnAssign(value=ast.expr() as value):
                 return self._first([value, *tests])
         return name
 
-    def _comprehension(self, definition: ast.AST) -> ast.comprehension | None:
-        for around in self.program.ancestors(definition):
-            if isinstance(around, ast.comprehension):
-                return around
-            if isinstance(around, ast.stmt):
-                return None
-        return None
-
     def _is_made_anew(self, made: list[ast.AST], name: ast.Name) -> bool:
         """Whether one of some definitions comes in each round before a name is used."""
         order = self.program.order
-        if any(self._comprehension(it) is None and order[id(it)] > order[id(name)] for it in made):
+        if any(self.program.generator_of(it) is None and order[id(it)] > order[id(name)] for it in made):
             return False
         return any(self._is_on_the_way(it, name, made) for it in made)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -686,7 +686,7 @@ class Samples:
             return self._parameter(definition, frame)
         if isinstance(definition, ast.alias | ast.FunctionDef | ast.ClassDef):
             return Kind.SAME
-        around = self._comprehension(definition)
+        around = self.program.generator_of(definition)
         if around is not None:
             return self._taken(around.target, definition, self._drawn(around.iter, frame))
         statement = self.program.statement(definition)
@@ -723,15 +723,20 @@ class Samples:
 
     def _repeated(self, statement: ast.stmt, use: ast.AST, value: Value, frame: Frame) -> Value:
         """A statement that a loop repeats, as often in every process."""
+        for around in self._loops_apart(statement, use):
+            drawn = self._drawn(around.iter, frame)
+            if isinstance(drawn, Unclear) or kinds.tensor(drawn, around.iter) is Kind.EACH:
+                return _blamed([value, Unclear(around.iter)], around.iter)
+        return value
+
+    def _loops_apart(self, statement: ast.stmt, use: ast.AST) -> Iterator[ast.For]:
+        """The loops round a statement that a use does not stand in, within the function."""
         inside = {id(node) for node in self.program.ancestors(use)}
         for around in self.program.ancestors(statement):
             if isinstance(around, ast.FunctionDef | ast.Lambda):
-                break
+                return
             if isinstance(around, ast.For) and id(around) not in inside:
-                drawn = self._drawn(around.iter, frame)
-                if isinstance(drawn, Unclear) or kinds.tensor(drawn, around.iter) is Kind.EACH:
-                    return _blamed([value, Unclear(around.iter)], around.iter)
-        return value
+                yield around
 
     def _under(self, tests: list[ast.expr], value: Value, frame: Frame) -> Value:
         """A value that is one thing or another, by conditions that every process must answer alike."""
@@ -767,14 +772,6 @@ class Samples:
                 if ast.unparse(call.func).endswith(SCALES_LOSS):
                     return self._value(call.args[0], frame)
         return Unclear(definition)
-
-    def _comprehension(self, definition: ast.AST) -> ast.comprehension | None:
-        for around in self.program.ancestors(definition):
-            if isinstance(around, ast.comprehension):
-                return around
-            if isinstance(around, ast.stmt):
-                return None
-        return None
 
     def _taken(self, target: ast.AST, definition: ast.AST, value: Value) -> Value:
         """What ``definition`` gets where ``value`` is unpacked to ``target``."""
@@ -931,14 +928,10 @@ class Samples:
 
     def _repeated_apart(self, statement: ast.stmt, name: ast.expr, frame: Frame) -> Unclear | None:
         """Another loop round a statement whose rounds are not known to be as many in every process."""
-        inside = {id(it) for it in self.program.ancestors(name)}
-        for around in self.program.ancestors(statement):
-            if isinstance(around, ast.FunctionDef | ast.Lambda):
-                break
-            if isinstance(around, ast.For) and id(around) not in inside:
-                drawn = self._drawn(around.iter, frame)
-                if isinstance(drawn, Unclear) and not is_of_samples(drawn):
-                    return drawn
+        for around in self._loops_apart(statement, name):
+            drawn = self._drawn(around.iter, frame)
+            if isinstance(drawn, Unclear) and not is_of_samples(drawn):
+                return drawn
         return None
 
     def _is_at_number(self, place: ast.AST, loop: ast.For, rounds: Rounds) -> bool:

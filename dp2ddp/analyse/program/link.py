@@ -102,6 +102,7 @@ class Program:
         self.scope, self.file, self.block, self.node = tree.scope, tree.file, tree.block, tree.node
         self.descendants, self.body, self.is_inside = tree.descendants, tree.body, tree.is_inside
         self.results = tree.results
+        self.generator_of = tree.generator_of
         self.anchor, self.node_at, self.location = tree.anchor, tree.node_at, tree.location
         self.is_placed = tree.is_placed
 

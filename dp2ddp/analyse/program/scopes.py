@@ -268,11 +268,16 @@ class Tree:
 
     def comprehension_of(self, node: ast.AST) -> ast.AST | None:
         """The comprehension that a name is the variable of."""
+        part = self.generator_of(node)
+        return None if part is None else self.parent(part)
+
+    def generator_of(self, node: ast.AST) -> ast.comprehension | None:
+        """The part of a comprehension, ``for x in y``, that a name is the variable of."""
         for around in self.ancestors(node):
             if isinstance(around, ast.stmt):
                 return None
             if isinstance(around, ast.comprehension):
-                return self.parent(around)
+                return around
         return None
 
     def enclosing(self, node: ast.AST) -> Iterator[Scope]:

@@ -116,8 +116,7 @@ def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
 def _behind_own(context: Context) -> set[int]:
     """The loaders that batches come from which the program hands out itself."""
     program, found = context.program, set[int]()
-    own = [it for it in program.nodes.values() if hasattr(it, "own_batch")]
-    for key in set[int]().union(*map(context.runs, own)):
+    for key in context.runs_before_own:
         match program.nodes.get(key):
             case ast.For(iter=source) | ast.comprehension(iter=source):
                 found |= context.made(context.iterated(program.values(source)), LOADER)

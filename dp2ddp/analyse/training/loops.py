@@ -100,17 +100,17 @@ def _evaluating_own(context: Context, training: list[BatchLoop]) -> Iterator[Bat
     for loop in list(program.nodes.values()):
         if not isinstance(loop, ast.For) or not context.runs_in_training(loop):
             continue
-        modes = {model: mode for call, model, mode in modes_before(program, loop) if not call.args}
-        if "eval" not in modes.values() or context.made(context.iterated(program.values(loop.iter)), LOADER):
-            continue
         forwards = [
             it
             for part in loop.body
             for it in ast.walk(part)
             if isinstance(it, ast.Call) and context.is_wrapped(program.values(it.func))
         ]
+        if not forwards or context.made(context.iterated(program.values(loop.iter)), LOADER):
+            continue
+        modes = {model: mode for call, model, mode in modes_before(program, loop) if not call.args}
         runs = context.runs(loop)
-        evaluates = forwards and all(modes.get(ast.unparse(it.func)) == "eval" for it in forwards)
+        evaluates = all(modes.get(ast.unparse(it.func)) == "eval" for it in forwards)
         if evaluates and not runs & backwards and not is_of_round(context, loop.iter, rounds):
             yield BatchLoop(loop, loop.iter, frozenset(), False, frozenset(runs), (), frozenset())
 
@@ -332,9 +332,7 @@ def _covers(context: Context, guard: Effect, loop: BatchLoop) -> bool:
 def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> list[Call]:
     """Calls that draw from a loader, and are not part of a loop's header; ``alone``: apart from the training loops."""
     known = set().union(*(loop.passing for loop in loops))
-    for node in context.program.nodes.values():
-        if hasattr(node, "own_batch"):  # before it is divided
-            known |= context.runs(node)
+    known |= context.runs_before_own
     training = [loop for loop in loops if loop.trains and alone]
     known |= set().union(*(loop.runs for loop in training))
     shared = set().union(*(_passed(context, loop.source) for loop in training))

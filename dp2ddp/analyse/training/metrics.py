@@ -207,9 +207,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Samples of a batch mixed with each other while training."""
     training = set().union(*(loop.runs for loop in loops if loop.trains))
-    for node in context.program.nodes.values():
-        if hasattr(node, "own_batch"):  # before there is a batch
-            training -= context.runs(node)
+    training -= context.runs_before_own
     for call in context.program.calls:
         if id(call.node) in training and call.names & PERMUTATIONS:
             yield context.obstacle(

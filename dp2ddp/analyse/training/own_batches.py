@@ -25,7 +25,8 @@ from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
-from dp2ddp.analyse.program.values import Bound, Func
+from dp2ddp.analyse.program.values import Bound, Ext, Func, Mod
+from dp2ddp.analyse.wrapping.functional import put
 from dp2ddp.facts import OwnBatch
 
 NEXT, LOADS, TAKEN = "_next_of_own_batches", "_DataLoader_of_own_batches", "_own_batch"
@@ -111,12 +112,7 @@ def _hand_out(tree: ast.Module, node: ast.expr, kind: OwnBatch) -> None:
     made.own_batch, made.own_source = kind, node  # type: ignore[attr-defined]
     whole = made if kind.is_loop else _UnseenCall(_UnseenName(NEXT, ast.Load()), [made], [])
     inserted = {id(it): it for it in _above(whole, node)}
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is node:
-                setattr(parent, name, whole)
-            elif isinstance(value, list) and node in value:
-                setattr(parent, name, [whole if it is node else it for it in value])
+    put(tree, node, whole)
     for it in inserted.values():
         ast.copy_location(it, node)
         it.inserted = True  # type: ignore[attr-defined]
@@ -187,7 +183,7 @@ class _Tracing:
     _known: dict[int, Sites] = field(default_factory=dict)
     _filled: list[str] = field(
         default_factory=list
-    )  # how many rows new tensors have that no numbers are drawn for
+    )  # how many rows tensors have that no numbers are drawn for
     _drawn: set[str] = field(default_factory=set)  # and what numbers are drawn by
     _open: set[int] = field(default_factory=set)
     _circles: set[int] = field(default_factory=set)  # what is made from itself
@@ -521,8 +517,8 @@ class _Tracing:
 
     def _results(self, scopes: list[Scope]) -> list[ast.expr]:
         """What functions return."""
-        nodes = [it for scope in scopes for it in self.context.program.body(scope)]
-        return [it.value for it in nodes if isinstance(it, ast.Return) and it.value is not None]
+        found = [it for scope in scopes for it in self.context.program.results(scope)]
+        return [it.value for it in found if isinstance(it, ast.Return) and it.value is not None]
 
     def _handed_out(self, source: ast.expr) -> Iterator[ast.expr]:
         """What a generator yields, or an iterator of the project's returns, one after the other."""
@@ -535,7 +531,7 @@ class _Tracing:
             scopes |= {*program.methods(value, "__iter__", source)}
             steps |= {it for name in NEXT_METHODS for it in program.methods(value, name, source)}
         for index in sorted(scopes | steps):
-            for node in program.body(program.scopes[index]):
+            for node in program.results(program.scopes[index]):
                 if isinstance(node, ast.Yield) or (index in steps and isinstance(node, ast.Return)):
                     if node.value is not None:
                         yield node.value
@@ -575,13 +571,13 @@ class _Tracing:
     def _is_home(self, receiver: ast.expr) -> bool:
         """Whether the call of an attribute is one of a module's functions: ``torch.randn``, ``F.relu``."""
         values = self.context.program.values(receiver)
-        return bool(values) and all(type(it).__name__ in ("Ext", "Mod") for it in values)
+        return bool(values) and all(isinstance(it, Ext | Mod) for it in values)
 
     def _returned(self, node: ast.Call, scopes: list[Scope]) -> Sites:
         """A batch that a function makes, or nothing of the kind: where the function is called."""
         program = self.context.program
         returned = self._results(scopes)
-        if any(isinstance(it, ast.Yield | ast.YieldFrom) for scope in scopes for it in program.body(scope)):
+        if any(not isinstance(it, ast.Return) for scope in scopes for it in program.results(scope)):
             raise Unknown
         if not self._all(returned):
             return {}

@@ -107,7 +107,7 @@ def find(
     """
     finder = _Finder(context, loops, whole, asked)
     finder.search()
-    inside = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
+    inside = finder.rounds
     combined = tuple(
         replace(
             it,
@@ -139,7 +139,7 @@ class _Finder(Gathering):
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
-        self._run = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
+        self.rounds = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
         draws, self._dealt = drawn(context, loops)
         sources = [*draws, *(loop.source for loop in loops if loop.trains)]
         self._draws = {id(node) for source in sources for node in ast.walk(source)}
@@ -620,7 +620,7 @@ class _Finder(Gathering):
                 if kinds.tensor(drawn, around.iter) is Kind.EACH or (
                     isinstance(drawn, Unclear)
                     and not self._is_loader(around.iter)
-                    and is_of_round(self.context, around.iter, self._run)
+                    and is_of_round(self.context, around.iter, self.rounds)
                 ):
                     return True
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):

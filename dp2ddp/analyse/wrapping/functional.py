@@ -67,7 +67,7 @@ def wrapped_once(context: Context, sites: list[Site]) -> Context:
             if id(site.place) in twins:
                 plain = twins.get(id(site.plain)) or ast.copy_location(copy.deepcopy(site.plain), site.place)
                 plain.functional = site.fact  # type: ignore[attr-defined]
-                _put(tree, twins[id(site.place)], plain)
+                put(tree, twins[id(site.place)], plain)
                 if not site.made:
                     _import(tree, site.place)
             for made, last, devices in site.made:
@@ -132,7 +132,7 @@ def _imported(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _put(tree: ast.Module, place: ast.AST, other: ast.AST) -> None:
+def put(tree: ast.Module, place: ast.AST, other: ast.AST) -> None:
     """Put a node in the place of another."""
     for node in ast.walk(tree):
         for name, value in ast.iter_fields(node):
