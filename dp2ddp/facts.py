@@ -243,12 +243,14 @@ class OwnBatch:
     """A batch that the program makes itself; ``is_loop``: what hands such batches out to a loop.
 
     ``is_structure``: it is a tuple or dict of tensors, not one tensor, array or list of samples. ``holds_lists``: or
-    of lists with an entry for each sample.
+    of lists with an entry for each sample. ``names``: it is what these have, ``after`` a statement or before it.
     """
 
     is_loop: bool
     is_structure: bool = False
     holds_lists: bool = False
+    names: tuple[str, ...] = ()
+    after: bool = True
 
 
 @dataclass(frozen=True)

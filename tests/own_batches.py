@@ -26,12 +26,17 @@ optimizer.step()
 """
 
 
-def _program(body: str, step: str = STEP) -> str:
+def with_steps(head: str, body: str, step: str = STEP) -> str:
+    """A program: the head, and the body with its steps of the optimizer."""
     lines = []
     for line in body.strip("\n").splitlines():
         indent = line[: len(line) - len(line.lstrip())]
         lines += [indent + it for it in step.strip().splitlines()] if line.strip() == "STEP" else [line]
-    return HEAD + "\n".join(lines) + "\n"
+    return head + "\n".join(lines) + "\n"
+
+
+def _program(body: str, step: str = STEP) -> str:
+    return with_steps(HEAD, body, step)
 
 
 DIVIDED = {

@@ -38,6 +38,7 @@ from dp2ddp.analyse.training import (
     metrics,
     own_batches,
     precision,
+    prepared,
     rebound,
     reports,
     squeezing,
@@ -77,12 +78,21 @@ def link(project: Project) -> Linked:
     return Linked(mended, wrappers.linked(mended, _concerned(mended)), found)
 
 
-def analyse(linked: Linked, *, assume: bool = False, unsharded: frozenset[Path] = frozenset()) -> Facts:
-    """Collect what is known about a project's programs that train with DataParallel.
+@dataclass(frozen=True)
+class _View:
+    """The programs as they are looked at: ``whole`` as they are, ``context`` with what stands for what they do.
 
-    ``assume``: go on from what is not known of a loss with what it would have to be. ``unsharded``: the programs that
-    are not looked at as if loaders handed out the batches that they make themselves.
+    ``prepares``: the programs of which parts are taken where models are given what is made of whole batches.
     """
+
+    spelled: tuple[Outdated, ...]
+    whole: Context
+    context: Context
+    batch_loops: list[loops.BatchLoop]
+    prepares: frozenset[Path]
+
+
+def _view(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]) -> _View:
     context = Context(linked.program)
     spelled = tuple(outdated.spelled(context))
     calls = functional.find(context)
@@ -91,10 +101,38 @@ def analyse(linked: Linked, *, assume: bool = False, unsharded: frozenset[Path] 
     whole, context = branches.separated(context)
     batch_loops = loops.batch_loops(context)
     covered = set[int]().union(*(it.runs for it in batch_loops if it.trains))
-    own = [it for it in own_batches.find(context, covered) if not context.run_by(it.node) & unsharded]
-    if own:
-        context = own_batches.looked_at_as_loaders(context, own)
+    sites = [it for it in own_batches.find(context, covered) if not context.run_by(it.node) & unsharded]
+    of_loaders = [it for it in batch_loops if context.run_by(it.node) & preparing]
+    taken, sources = prepared.find(context, of_loaders) if of_loaders else ([], [])
+    prepares = frozenset[Path]().union(*(context.run_by(it.node) for it in of_loaders if taken))
+    if sites or taken:
+        context = own_batches.looked_at_as_loaders(context, [*sites, *taken], sources)
         batch_loops = loops.batch_loops(context)
+    return _View(spelled, whole, context, batch_loops, prepares)
+
+
+def prepare(
+    linked: Linked, programs: frozenset[Path], unsharded: frozenset[Path] = frozenset()
+) -> frozenset[Path]:
+    """The programs, of some, that can take a rank's part where models are given what is made of whole batches."""
+    return _view(linked, unsharded, programs).prepares & programs
+
+
+def analyse(
+    linked: Linked,
+    *,
+    assume: bool = False,
+    unsharded: frozenset[Path] = frozenset(),
+    preparing: frozenset[Path] = frozenset(),
+) -> Facts:
+    """Collect what is known about a project's programs that train with DataParallel.
+
+    ``assume``: go on from what is not known of a loss with what it would have to be. ``unsharded``: the programs that
+    are not looked at as if loaders handed out the batches that they make themselves. ``preparing``: those that are
+    looked at as if loaders handed out what they make of a loader's batches.
+    """
+    view = _view(linked, unsharded, preparing)
+    spelled, whole, context, batch_loops = view.spelled, view.whole, view.context, view.batch_loops
     context.assumes = assume
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt

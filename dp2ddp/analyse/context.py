@@ -294,6 +294,12 @@ class Context:
         own = (it for it in self.program.nodes.values() if hasattr(it, "own_batch"))
         return frozenset[int]().union(*map(self.runs, own))
 
+    @cached_property
+    def whole_loaders(self) -> set[int]:
+        """The loaders of which loops of the training get whole batches, the same on all ranks, to take parts later."""
+        sources = [it.whole_source for it in self.program.nodes.values() if hasattr(it, "whole_source")]
+        return set().union(*(self.made(self.iterated(self.program.values(it)), LOADER) for it in sources))
+
     def runs(self, node: ast.AST) -> frozenset[int]:
         """Identities of all nodes that running a piece of code may run, through calls too."""
         return self._runs_in(self.program.entered(node)).union(map(id, self.program.descendants(node)))

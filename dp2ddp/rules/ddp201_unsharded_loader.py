@@ -17,7 +17,7 @@ is the rank's part. The ranks compare what they have made, now and then.
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Loader, Tier
+from dp2ddp.facts import Facts, Loader, OwnBatch, Tier
 from dp2ddp.plan import (
     AddImport,
     Anchor,
@@ -103,7 +103,14 @@ def _own(loader: Loader) -> Iterator[Edit]:
     yield runtime_import(loader.path, loader.ddp)
     holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "made": loader.at}
     more = _weighed(loader) + (", if_wrapped=True" if loader.if_wrapped else "")
-    if not loader.own.is_loop:  # type: ignore[union-attr]
+    own: OwnBatch = loader.own  # type: ignore[assignment]
+    if own.names:
+        names = ", ".join(own.names)
+        given = f"({names})" if len(own.names) > 1 else names
+        made = f"{names} = {{ddp}}.local_batch({given}{more})"
+        yield Insert(loader.statement, made, {"ddp": loader.ddp}, after=own.after)
+        return
+    if not own.is_loop:
         template = f"{{ddp}}.local_batch({{made}}{more})"
     elif more:
         template = f"({{ddp}}.local_batch(batch{more}) for batch in {{made}})"

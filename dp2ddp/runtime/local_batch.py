@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import aside, dealing, digests, lines, parts, ranks, unwrapped
 from .exchange import exchange
@@ -33,6 +34,12 @@ class _Site:
 
 
 _sites: dict[tuple[CodeType, int], _Site] = {}
+_has_stepped = False  # an optimizer, since a line took a part
+
+
+def _stepped(*_: Any) -> None:
+    global _has_stepped
+    _has_stepped = True
 
 
 def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> Any:
@@ -73,6 +80,7 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
     total = _total(batch)
     site = _site(sys._getframe(1))
     _compare(site, batch)
+    _begin_round(site)
     world = ranks.get_world_size()
     own = dealing.chunk(total, ranks.get_rank(), world)
     parts.handed(site, parts.Part(own.stop - own.start, total, weighed), training=True)
@@ -86,7 +94,17 @@ def is_used() -> bool:
 
 
 def _site(frame: Any) -> _Site:
+    if not _sites:
+        register_optimizer_step_post_hook(_stepped)
     return _sites.setdefault((frame.f_code, frame.f_lasti), _Site())
+
+
+def _begin_round(site: _Site) -> None:
+    """Forget what other lines took before an optimizer's step: this round may take another branch, and come to none."""
+    global _has_stepped
+    if _has_stepped:
+        _has_stepped = False
+        parts.forget(it for it in _sites.values() if it is not site)
 
 
 def _total(batch: Any) -> int:

@@ -8,6 +8,7 @@ not at the same moment on every rank: no collective may depend on it.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -129,6 +130,14 @@ def exhausted(loader: Any) -> None:
         record.ended = True
         if record in _in_play[:-1]:
             _in_play.remove(record)
+        _tell_watchers()
+
+
+def forget(loaders: Iterable[Any]) -> None:
+    """Forget the parts that some loaders have handed out: no more forward is about them."""
+    gone = [record for record in map(_drawn.get, loaders) if record in _in_play]
+    if gone:
+        _in_play[:] = [record for record in _in_play if record not in gone]
         _tell_watchers()
 
 

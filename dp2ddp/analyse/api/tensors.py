@@ -229,6 +229,8 @@ NO_NUMBERS = frozenset("shape size dim ndim numel device dtype is_cuda training"
 NO_GRADIENT = frozenset("device dtype shape size type".split())
 # What is the same for each sample alone.
 OF_KIND = frozenset({"device", "dtype"})
+# What a tensor is asked for to get gradients by it, which belong to all that was computed of it.
+OF_GRADIENTS = frozenset({"grad", "requires_grad_", "retain_grad", "register_hook"})
 # Methods that give one number.
 GIVES_NUMBERS = frozenset({"item", "size", "dim", "numel", "nelement", "data_ptr"})
 

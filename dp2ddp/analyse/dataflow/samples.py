@@ -235,6 +235,8 @@ class Samples:
         match node:
             case ast.Constant():
                 return Kind.ZERO if node.value in (0, 0.0) and node.value is not False else Kind.SAME
+            case ast.Call() if hasattr(node, "whole_source"):
+                return Kind.SAME  # whole batches, on all ranks
             case ast.Name():
                 named = self._named(node, frame)
                 return Unclear(node) if named is None else named
@@ -572,7 +574,10 @@ class Samples:
             return Kind.PICKED if picks else _blamed([at, *self._all(bounds, frame)], node)
         if value in PLAIN and at in DEALT:
             return Kind.ROWS
-        return value if at in PLAIN else _blamed([at], node)
+        by = kinds.tensor(at, index)
+        if value in PLAIN and by is Kind.UNKNOWN:
+            return Kind.UNKNOWN  # of what it is made from itself
+        return value if by in PLAIN else _blamed([at], node)
 
     def _texts(self, index: ast.expr) -> list[str]:
         """The names that an index may be: ``"A" if forwards else "B"``."""
@@ -1871,7 +1876,10 @@ def _surely_mixes(row: Operation, arguments: Arguments, value: Value) -> bool:
 
 def _same_or_unclear(values: list[Value], place: ast.AST) -> Value:
     """What is computed from what is the same in all processes; of anything else it is not known what comes."""
-    return Kind.SAME if all(value in PLAIN for value in values) else _blamed(values, place)
+    left = {kinds.tensor(value, place) for value in values if value not in PLAIN}
+    if left == {Kind.UNKNOWN}:
+        return Kind.UNKNOWN  # what it is made from is still being asked for
+    return _blamed(values, place) if left else Kind.SAME
 
 
 def _blamed(values: list[Value], place: ast.AST) -> Unclear:

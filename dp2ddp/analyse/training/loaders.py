@@ -115,7 +115,7 @@ def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
 
 def _behind_own(context: Context) -> set[int]:
     """The loaders that batches come from which the program hands out itself."""
-    program, found = context.program, set[int]()
+    program, found = context.program, {*context.whole_loaders}
     for key in context.runs_before_own:
         match program.nodes.get(key):
             case ast.For(iter=source) | ast.comprehension(iter=source):
@@ -239,7 +239,9 @@ def _loader(context: Context, call: Call) -> Loader:
     own = getattr(call.node, "own_batch", None)
     if own is not None:
         source = call.node.own_source  # type: ignore[attr-defined]
-        return _as_made(context, source, shard="the program makes these batches", own=own)
+        works = context.whole_loaders and not own.is_loop
+        shard = "the program works on whole batches first" if works else "the program makes these batches"
+        return _as_made(context, source, shard=shard, own=own)
     if context.is_derived_loader(call):
         given = context.loader_arguments(call)
         shard, target = "its class derives from DataLoader", _target(context, statement, call)

@@ -303,7 +303,7 @@ def drawn_together(context: Context, loops: list[BatchLoop], effects: tuple[Effe
     """The loaders from which all processes draw, in loops or by hand, and nowhere the main process alone."""
     sites = set().union(*(loop.loaders for loop in loops))
     sites |= set().union(*(_drawn_by(context, it) for it in _by_hand(context, [])))
-    return sites - drawn_alone(context, loops, effects)
+    return (sites | context.whole_loaders) - drawn_alone(context, loops, effects)
 
 
 def drawn_alone(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:

@@ -208,8 +208,11 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Samples of a batch mixed with each other while training."""
     training = set().union(*(loop.runs for loop in loops if loop.trains))
     training -= context.runs_before_own
+    samples = Samples(context)
     for call in context.program.calls:
         if id(call.node) in training and call.names & PERMUTATIONS:
+            if context.whole_loaders and all(samples.of(it) is Kind.SAME for it in handed(call.node)):
+                continue  # of whole batches: what is made of a part is seen where it is indexed
             yield context.obstacle(
                 call.node,
                 f"`{ast.unparse(call.node)}` permutes the samples of the global batch: a rank has only its own",

@@ -31,6 +31,8 @@ from dp2ddp.facts import OwnBatch
 
 NEXT, LOADS, TAKEN = "_next_of_own_batches", "_DataLoader_of_own_batches", "_own_batch"
 """What ``next``, DataLoader and a batch are called where batches are looked at as a loader's."""
+ALIKE = "_array_of_whole_batches"
+"""And what hands out whole batches, the same on all ranks, where they are no more a loader's."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DEPTH = 40
 NAMES = 8
@@ -40,9 +42,12 @@ ROUND = 3
 
 @dataclass(frozen=True)
 class Site:
-    """An expression that a round of the training takes a batch from: the batch, or what hands it out to a loop."""
+    """An expression that a round of the training takes a batch from: the batch, or what hands it out to a loop.
 
-    node: ast.expr
+    Where it is names that have the batch, the statement beside which they get a part of it.
+    """
+
+    node: ast.expr | ast.stmt
     kind: OwnBatch
 
 
@@ -69,18 +74,24 @@ def find(context: Context, covered: Iterable[int]) -> list[Site]:
     return list(found.values())
 
 
-def looked_at_as_loaders(context: Context, sites: list[Site]) -> Context:
-    """The programs as they would be if DataLoaders handed out the batches."""
+def looked_at_as_loaders(context: Context, sites: list[Site], whole: Iterable[ast.expr] = ()) -> Context:
+    """The programs as they would be if DataLoaders handed out the batches.
+
+    ``whole``: what loops over loaders draw from of which they get whole batches, the same on all ranks.
+    """
     program = context.program
     files = {}
     for file in program.files:
         inside = {id(it): it for it in ast.walk(file.tree)}
         here = [site for site in sites if id(site.node) in inside]
+        sources = [it for it in whole if id(it) in inside]
         tree = copy.deepcopy(file.tree)
         twins = {id(old): new for old, new in zip(ast.walk(file.tree), ast.walk(tree), strict=True)}
         for site in here:
             _hand_out(tree, twins[id(site.node)], site.kind)  # type: ignore[arg-type]
-        if here:
+        for source in sources:
+            _leave_whole(tree, twins[id(source)])  # type: ignore[arg-type]
+        if here or sources:
             _import(tree)
         files[file.path] = replace(file, tree=tree)
     project = replace(program.project, files={**program.project.files, **files})
@@ -103,8 +114,11 @@ class _UnseenComprehension(ast.comprehension):
     """Its only part."""
 
 
-def _hand_out(tree: ast.Module, node: ast.expr, kind: OwnBatch) -> None:
+def _hand_out(tree: ast.Module, node: ast.AST, kind: OwnBatch) -> None:
     given = node
+    if kind.names:
+        _hand_out_names(tree, node, kind)
+        return
     if kind.is_loop:
         taken, stored = _UnseenName(TAKEN, ast.Load()), _UnseenName(TAKEN, ast.Store())
         given = _UnseenLoop(taken, [_UnseenComprehension(stored, node, [], 0)])
@@ -113,6 +127,35 @@ def _hand_out(tree: ast.Module, node: ast.expr, kind: OwnBatch) -> None:
     whole = made if kind.is_loop else _UnseenCall(_UnseenName(NEXT, ast.Load()), [made], [])
     inserted = {id(it): it for it in _above(whole, node)}
     put(tree, node, whole)
+    for it in inserted.values():
+        ast.copy_location(it, node)
+        it.inserted = True  # type: ignore[attr-defined]
+
+
+def _hand_out_names(tree: ast.Module, beside: ast.AST, kind: OwnBatch) -> None:
+    loads = [ast.Name(it, ast.Load()) for it in kind.names]
+    given = ast.Tuple(loads, ast.Load()) if kind.is_structure else loads[0]
+    made: ast.Call = _UnseenCall(_UnseenName(LOADS, ast.Load()), [given], [])
+    made.own_batch, made.own_source = kind, beside  # type: ignore[attr-defined]
+    stores = [ast.Name(it, ast.Store()) for it in kind.names]
+    target = ast.Tuple(stores, ast.Store()) if kind.is_structure else stores[0]
+    statement = ast.Assign([target], _UnseenCall(_UnseenName(NEXT, ast.Load()), [made], []))
+    for it in ast.walk(statement):
+        ast.copy_location(it, beside)
+        it.inserted = True  # type: ignore[attr-defined]
+    for around in ast.walk(tree):
+        for block in (getattr(around, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and any(it is beside for it in block):
+                place = next(i for i, it in enumerate(block) if it is beside)
+                block.insert(place + kind.after, statement)
+                return
+
+
+def _leave_whole(tree: ast.Module, node: ast.expr) -> None:
+    made: ast.Call = _UnseenCall(_UnseenName(ALIKE, ast.Load()), [node], [])
+    made.whole_source = node  # type: ignore[attr-defined]
+    inserted = {id(it): it for it in _above(made, node)}
+    put(tree, node, made)
     for it in inserted.values():
         ast.copy_location(it, node)
         it.inserted = True  # type: ignore[attr-defined]
@@ -127,7 +170,10 @@ def _above(whole: ast.AST, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _import(tree: ast.Module) -> None:
-    text = f"from builtins import next as {NEXT}\nfrom torch.utils.data import DataLoader as {LOADS}"
+    text = (
+        f"from builtins import next as {NEXT}\nfrom torch.utils.data import DataLoader as {LOADS}\n"
+        f"from numpy import array as {ALIKE}"
+    )
     imports = ast.parse(text).body
     future = [it for it in tree.body if isinstance(it, ast.ImportFrom) and it.module == "__future__"]
     place = tree.body.index(future[-1]) + 1 if future else 0
@@ -170,6 +216,23 @@ def _of_step(context: Context, backward: ast.Call, covered: frozenset[int]) -> S
     return found or None
 
 
+def only_trains(context: Context, loops: Iterable[ast.AST], runs: frozenset[int], node: ast.AST) -> bool:
+    """Whether only rounds of some loops, which run ``runs``, come to a place."""
+    program, seen = context.program, set[int]()
+    homes = {program.scope(it).index for it in loops}
+    waiting = [program.scope(node).index]
+    while waiting:
+        index = waiting.pop()
+        if index in homes or index in seen:
+            continue
+        seen.add(index)
+        calls = [it for it in context.callers.get(index, ()) if context.runs_in_training(it)]
+        if not all(id(it) in runs for it in calls):
+            return False
+        waiting += [program.scope(it).index for it in calls]
+    return True
+
+
 @dataclass
 class _Tracing:
     """Follows a loss back to what a round of a loop takes from outside.
@@ -205,7 +268,8 @@ class _Tracing:
                 return None
         except Unknown:
             return None
-        return found if all(map(self._only_trains, found.values())) else None
+        alone = all(only_trains(self.context, [self.loop], self.runs, it.node) for it in found.values())
+        return found if alone else None
 
     def _acts_at_random(self) -> bool:
         """Whether a round runs a wrapped model that draws on what is no part of a batch: each rank has its own stream.
@@ -237,22 +301,6 @@ class _Tracing:
                 if isinstance(other, ast.Subscript) and isinstance(other.ctx, ast.Load) and other is not node:
                     if ast.unparse(other.slice) == bounds:
                         yield other
-
-    def _only_trains(self, site: Site) -> bool:
-        """Whether only rounds of this loop come to a place."""
-        program, seen = self.context.program, set[int]()
-        home = program.scope(self.loop).index
-        waiting = [program.scope(site.node).index]
-        while waiting:
-            index = waiting.pop()
-            if index == home or index in seen:
-                continue
-            seen.add(index)
-            calls = [it for it in self.context.callers.get(index, ()) if self.context.runs_in_training(it)]
-            if not all(id(it) in self.runs for it in calls):
-                return False
-            waiting += [program.scope(it).index for it in calls]
-        return True
 
     def _all(self, nodes: Iterable[ast.AST]) -> Sites:
         found: Sites = {}

@@ -1,0 +1,38 @@
+"""Batches that are worked on as a whole are divided afterwards, and train to the same numbers, those printed included."""
+
+from __future__ import annotations
+
+import pytest
+from own_batches import with_steps
+from prepared import BEWARE, DIVIDED, HEAD
+from programs import PATH
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+from parity.harness import Lab
+from parity.test_own_batches import same_numbers
+from parity.test_tier_training import differences, runs
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", DIVIDED)
+def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
+    text = with_steps(HEAD, DIVIDED[name])
+    conversion = convert(Project.of({PATH: text}))
+    (script,) = conversion.scripts
+    assert script.tier.startswith("sharded"), [it.message for it in conversion.findings]
+    _train_alike(lab, text, processes)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", BEWARE)
+def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:
+    _train_alike(lab, with_steps(HEAD, BEWARE[name]), processes)
+
+
+def _train_alike(lab: Lab, text: str, processes: int) -> None:
+    before, after = runs(lab, text, processes)
+    assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+    assert before.printed
+    assert same_numbers(before.printed, after.printed)
