@@ -68,7 +68,7 @@ PROGRAMS = [
         says="^Valid|^Epoch",
         planned=True,
     ),
-    Program("gan", "--manualSeed 5 --batchSize 32", "output/netD_epoch_1.pth", says="", losses=True),
+    Program("gan", "--manualSeed 5 --batchSize 32", "output/netD_epoch_1.pth", says=""),
     Program(
         "accumulation",
         "--gradient_accumulation_steps 2",
@@ -129,9 +129,7 @@ PROGRAMS = [
     Program(
         "sum_loss", "--data DATA --batch-size 24 --epochs 2", "results/vae.pt", says="Loss|loss", planned=True
     ),
-    Program(
-        "mixup", "--data DATA --batch-size 40 --epoch 2", "results/ckpt.t7", says="Loss|Saving", losses=True
-    ),
+    Program("mixup", "--data DATA --batch-size 40 --epoch 2", "results/ckpt.t7", says="Loss|Saving"),
     Program("triplet_mining", "", "log/model.pth", says="^Epoch|^Rank", planned=True),
     Program(
         "center_loss",
