@@ -342,10 +342,15 @@ class Gather(Fact):
 
 @dataclass(frozen=True)
 class Scaled(Fact):
-    """A loss of a part that needs a factor: a sum, or the mean of a ``criterion`` that weighs a ``target``."""
+    """A loss of a part that needs a factor: a sum, or the mean of a ``criterion`` that weighs a ``target``.
+
+    ``is_part``: a sum, or a mean, of which a loss is computed together with other numbers.
+    """
 
     criterion: str = ""
     target: str = ""
+    is_part: bool = False
+    is_mean: bool = False
 
 
 @dataclass(frozen=True)

@@ -387,17 +387,6 @@ OTHERS = {
         ("loader = ", OPTIONS + "def same(value):\n    return value\n\n\nloader = "),
         (LOSS, "loss = same(outputs.var())\n        same(args.weight)"),
     ),
-    "a mean of squares, squared": program((LOSS, "loss = (outputs**2).mean() ** 2")),
-    "a sum over another number": program((LOSS, "loss = (outputs**2).sum() / outputs.size(1)")),
-    "a sum and a constant over their number": program(
-        (LOSS, "loss = ((outputs**2).sum() + model.module.weight.sum()) / outputs.size(0)")
-    ),
-    "a number that grows": program(
-        (
-            LOSS,
-            "loss = 1.0\n        for scale in (1, 2):\n            loss = loss * (outputs * scale).pow(2).mean()",
-        )
-    ),
     "each sample's": program(
         (
             LOSS,
@@ -447,6 +436,38 @@ SCALED = {
     ),
 }
 
+# Those whose sums and means are combined where they meet.
+CONTRAST = """\
+def contrast(features, labels):
+    same = (labels[:, None] == labels).float()
+    distances = torch.cdist(features, features + 1)
+    return (distances * same).mean() - (distances * (1 - same)).mean()
+
+
+criterion = contrast
+"""
+COMBINED = {
+    "a sum of squares": program((LOSS, "loss = (outputs**2).sum() / 16")),
+    "a mean of squares, squared": program((LOSS, "loss = (outputs**2).mean() ** 2")),
+    "a sum over another number": program((LOSS, "loss = (outputs**2).sum() / outputs.size(1)")),
+    "a sum and a constant over their number": program(
+        (LOSS, "loss = ((outputs**2).sum() + model.module.weight.sum()) / outputs.size(0)")
+    ),
+    "a number that grows": program(
+        (
+            LOSS,
+            "loss = 1.0\n        for scale in (1, 2):\n            loss = loss * (outputs * scale).pow(2).mean()",
+        )
+    ),
+    "only where the batch has some": program(
+        (CRITERION, CONTRAST),
+        (
+            LOSS,
+            "loss = outputs.mean()\n        if targets.sum() > 3:\n            loss = criterion(outputs, targets.cuda())",
+        ),
+    ),
+}
+
 # Those that are computed from the rows of all processes, in parts all the same; and what is gathered.
 DICE = """\
 class Overlap(nn.Module):
@@ -460,15 +481,6 @@ class Overlap(nn.Module):
         return loss
 
 
-"""
-CONTRAST = """\
-def contrast(features, labels):
-    same = (labels[:, None] == labels).float()
-    distances = torch.cdist(features, features + 1)
-    return (distances * same).mean() - (distances * (1 - same)).mean()
-
-
-criterion = contrast
 """
 ROUNDS = """\
 class Rounds(nn.Module):
@@ -626,13 +638,6 @@ UNGATHERED = {
     "a number of the part": program(
         (CRITERION, CONTRAST.replace("labels)", "labels, size)")),
         (LOSS, "loss = criterion(outputs, targets.cuda(), outputs.size(0))"),
-    ),
-    "only where the part has some": program(
-        (CRITERION, CONTRAST),
-        (
-            LOSS,
-            "loss = outputs.mean()\n        if targets.sum() > 3:\n            loss = criterion(outputs, targets.cuda())",
-        ),
     ),
     "only by chance": program(
         (CRITERION, "import random\n\n" + CONTRAST),

@@ -125,7 +125,7 @@ SOMETIMES_WRAPPED = {
 
 # What can't be shown to be right in parts.
 WHOLE_BATCH = {
-    "a sum of squares": case("DDP501", 17, "is a sum", (LOSS, "loss = (outputs**2).sum() / 16")),
+    "a spread of squares": case("DDP501", 16, "mixes samples", (LOSS, "loss = (outputs**2).std() / 16")),
     "similarities between samples": case(
         "DDP501",
         16,

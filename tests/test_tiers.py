@@ -6,7 +6,7 @@ import ast
 import re
 
 import pytest
-from losses import EVEN_LOSSES, GATHERED, MEANS, OPTIONS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
+from losses import COMBINED, EVEN_LOSSES, GATHERED, MEANS, OPTIONS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
 from programs import (
     AVERAGED,
     BARE,
@@ -627,6 +627,16 @@ def test_a_loss_in_which_parts_weigh_differently_is_scaled(name: str) -> None:
     assert not again.changes and not again.findings
 
 
+@pytest.mark.parametrize("name", COMBINED)
+def test_sums_and_means_are_combined_where_they_meet(name: str) -> None:
+    after, conversion = converted(COMBINED[name] + "    print(loss.item())\n")
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert "ddp.batch_loss(" in after or "some" in name
+    assert not [f for f in conversion.findings if f.is_left]
+    again = convert(Project.of({PATH: after}))
+    assert not again.changes and not again.findings
+
+
 @pytest.mark.parametrize("name", GATHERED)
 def test_a_loss_over_the_batch_is_given_the_rows_of_all_processes(name: str) -> None:
     after, conversion = converted(GATHERED[name] + "    print(loss.item())\n")
@@ -952,7 +962,7 @@ def test_what_needs_the_whole_batch_beside_the_model_keeps_it(name: str) -> None
 
 @pytest.mark.parametrize(
     "test",
-    ["outputs.max() > 0", "outputs.sum().item() > 0", "float(outputs.mean()) > 0", "torch.any(outputs > 0)"],
+    ["outputs.max() > 0", "float(outputs.mean()) > 0", "torch.any(outputs > 0)"],
 )
 def test_a_module_that_only_some_parts_come_to_keeps_the_batches_whole(test: str) -> None:
     """Each process would decide by its own part whether it takes part in the average."""
@@ -1187,7 +1197,7 @@ def test_programs_that_share_no_such_line_have_each_its_own() -> None:
     assert tiers(both) == {"alone": "sharded", "total": "whole batch"}
     assert "ddp.DistributedDataParallel(" in text(both, "alone")
     assert "isinstance(model, ddp.DistributedDataParallel)" in text(both, "trainer")
-    both = project(alone=alone, other=alone.replace("criterion(outputs, targets.cuda())", "outputs.sum()"))
+    both = project(alone=alone, other=alone.replace("criterion(outputs, targets.cuda())", "outputs.std()"))
     assert tiers(both) == {"alone": "sharded", "other": "whole batch"}
     assert "isinstance(model, (ddp.DistributedDataParallel, nn.DataParallel))" in text(both, "trainer")
 

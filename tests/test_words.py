@@ -232,9 +232,12 @@ def test_a_sum_and_a_size_in_a_loss_are_called_so() -> None:
         "\n\ndef dice(p, t):\n    inter = (p * t).sum()\n"
         "    return 1 - (2 * inter + 1.0) / (p.sum() + t.sum() + 1.0)\n\n\n"
     )
-    loss = "    (dice(outputs[:, 0], targets.cuda()) * outputs.mean()).backward()"
+    loss = (
+        "    try:\n        (dice(outputs[:, 0], targets.cuda()) * outputs.mean()).backward()\n"
+        "    except ValueError:\n        raise"
+    )
     (finding,) = said(PROGRAM.format(before=before, loss=loss))
-    assert "`dice(outputs[:, 0], targets.cuda()) * outputs.mean()` may not be a mean over samples" in finding
+    assert "the loss uses `2 * inter + 1.0`, a sum over the batch: it differs across ranks" in finding
     loss = "    part = Part(outputs)\n    (outputs * torch.eye(part.x.shape[0])).mean().backward()"
     (finding,) = said(PROGRAM.format(before="from elsewhere import Part\n", loss=loss))
     assert "the loss uses the size `part.x.shape` and may mix samples" in finding

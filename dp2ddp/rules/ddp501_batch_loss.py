@@ -56,7 +56,9 @@ for epoch in range(2):
 )
 
 
+PART = "the loss is computed of this number, which is that of the rank's part of the batch"
 SUM = '{ddp}.batch_loss({loss}, reduction="sum")'
+MEAN = "{ddp}.batch_loss({loss})"
 WEIGHTED = "{ddp}.batch_loss({loss}, {ddp}.loss_weight({criterion}, {target}))"
 
 
@@ -67,12 +69,16 @@ def check(facts: Facts) -> Iterator[Finding]:
         if Tier.SHARDED in facts.tiers(loss):
             holes: dict[str, Anchor | str] = {"ddp": loss.ddp, "loss": loss.at}
             holes |= {"criterion": loss.criterion, "target": loss.target}
-            template = WEIGHTED if loss.criterion else SUM
+            template = WEIGHTED if loss.criterion else MEAN if loss.is_mean else SUM
             edits: tuple[Edit, ...] = runtime_import(loss.path, loss.ddp), Replace(loss.at, template, holes)
             yield finding(
                 loss.at,
-                "the average of this loss over ranks is not the loss of the global batch",
-                "now weighted",
+                (
+                    PART
+                    if loss.is_part
+                    else "the average of this loss over ranks is not the loss of the global batch"
+                ),
+                "now the global batch's" if loss.is_part else "now weighted",
                 edits,
             )
     for gather in facts.gathers:

@@ -165,7 +165,10 @@ def batch_loss(loss: Loss, weight: float | torch.Tensor | None = None, reduction
     if ranks.is_alone("batch_loss()"):
         return loss
     forward = graph.forward_weight(loss, alone=reduction == "sum" or weight is not None)
-    counts = parts.share() if forward is None else forward
+    if forward is None and reduction == "sum":
+        counts = float(parts.adds())  # what the part weighs is of no matter, and may not be known
+    else:
+        counts = parts.share() if forward is None else forward
     if counts and weight is not None:
         counts = float(torch.as_tensor(weight).detach())
     elif counts and reduction == "sum":

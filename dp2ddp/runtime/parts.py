@@ -297,6 +297,13 @@ def share(*values: Any) -> float:
     return weight(*values)
 
 
+def adds() -> bool:
+    """Whether a sum that has no graph adds to that of the batch: it does where this rank has any sample of that."""
+    if _evaluated is not None and (evaluation.is_running() or not torch.is_grad_enabled()):
+        return _evaluated[1].size > 0
+    return not stands_by()
+
+
 def rows() -> int | None:
     """How many samples the part has that was handed out last; None where that can't be told."""
     if _evaluated is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
+from losses import COMBINED, EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import (
     AGREED,
     APEX,
@@ -46,7 +46,7 @@ PROCESSES = [2, pytest.param(3, marks=pytest.mark.slow)]
 
 CHECKPOINTS = {"contrastive": "models/last.pth", "weighted_sampler": "best.pth.tar"}
 # Those that are run where 16 samples are cut for three, too.
-UNEVEN = ["a sum of squares", "similarities between samples", "another dimension"]
+UNEVEN = ["a spread of squares", "similarities between samples", "another dimension"]
 UNEVEN += ["a decision by the outputs", "a head that is not wrapped", "a part of the model"]
 SEED = "torch.manual_seed(3)\n"
 
@@ -307,19 +307,22 @@ def test_losses_of_equal_parts_make_dataparallel_s_steps(lab: Lab, name: str) ->
 @pytest.mark.parametrize(
     ("name", "processes"),
     [
-        *((name, 2) for name in {**SCALED, **GATHERED}),
+        *((name, 2) for name in {**SCALED, **COMBINED, **GATHERED}),
         ("class weights", 3),
         ("a sum", 3),
         ("samples compared", 3),
+        ("a number that grows", 3),
+        ("a mean of squares, squared", 3),
     ],
 )
 def test_losses_over_the_batch_make_dataparallel_s_steps_in_parts(
     lab: Lab, name: str, processes: int
 ) -> None:
     """With an uneven last batch; and every process has the loss of the whole batch."""
-    text = {**SCALED, **GATHERED}[name].replace("batch_size=16", "batch_size=15")
+    text = {**SCALED, **COMBINED, **GATHERED}[name].replace("batch_size=16", "batch_size=15")
     before, after = runs(lab, text, processes, exact=True)
-    assert differences(before, after, losses="beside a mean" not in name) == []
+    of_part = "beside a mean" in name or "only where the batch" in name
+    assert differences(before, after, losses=not of_part) == []
 
 
 @pytest.mark.parametrize("name", CHOSEN)

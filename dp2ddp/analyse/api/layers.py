@@ -13,6 +13,8 @@ CALLS = ("__call__", "forward")
 # Parameters and containers
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
+# Where layers of torch's have theirs.
+LAYER_PARAMETERS = frozenset({"weight", "bias"})
 # Those, and lists of them.
 HOLDS_PARAMETERS = PARAMETERS | {"torch.nn.ParameterList"}
 # Containers of layers, and the methods that add to them.

@@ -18,6 +18,7 @@ from dp2ddp.analyse.api.layers import (
     CONTAINER_ADDS,
     HANDS_OUT_PARAMETERS,
     INITIALISED,
+    LAYER_PARAMETERS,
     MODULE_HOOKS,
     PARAMETERS,
     SCALES_LOSS,
@@ -207,7 +208,9 @@ class Samples:
         for part in ast.walk(node):
             if not isinstance(part, ast.Name | ast.Attribute):
                 continue
-            if any(full_name(it) in PARAMETERS for it in self.program.values(part)):
+            if any(full_name(it) in PARAMETERS for it in self.program.values(part)) or self._is_of_layer(
+                part
+            ):
                 inside = isinstance(part, ast.Attribute) and self._is_own(part)
                 if not inside:
                     return True
@@ -217,9 +220,19 @@ class Samples:
                     return True
         return False
 
+    def _is_of_layer(self, node: ast.Name | ast.Attribute) -> bool:
+        """``model.head.weight``, of a layer of torch's."""
+        if not isinstance(node, ast.Attribute) or node.attr not in LAYER_PARAMETERS:
+            return False
+        layers = self.program.values(node.value)
+        return any(isinstance(it, Made) and it.name in operations.LAYER_NAMES for it in layers)
+
     def _is_own(self, node: ast.Attribute) -> bool:
-        """``self.scale`` in a method: the module's own forward, or what it calls, has that."""
-        return ast.unparse(node.value) in self.program.scope(node).params[:1]
+        """``self.scale`` in a method: the module's own forward, or what it calls, has that; so with its layers'."""
+        held = node.value
+        if isinstance(held, ast.Attribute) and self._is_of_layer(node):
+            held = held.value
+        return ast.unparse(held) in self.program.scope(node).params[:1]
 
     def _take(self, value: Value, node: ast.AST, frame: Frame) -> Value:
         """A value, or what it is taken to be where it is not known."""

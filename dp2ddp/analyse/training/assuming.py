@@ -32,7 +32,7 @@ from dp2ddp.analyse.dataflow.kinds import (
 )
 from dp2ddp.analyse.dataflow.samples import Frame, Samples, right_sides
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.training.gathering import Gathering
+from dp2ddp.analyse.training.combining import Combining
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Assumption
 from dp2ddp.plan import shortened
@@ -49,7 +49,7 @@ FINE = (*AVERAGED, Kind.WHOLE, Kind.OUTPUT, Kind.HANDED)
 class Trial:
     """A loss with what was assumed of it, and what follows it with that."""
 
-    samples: Gathering
+    samples: Combining
     assumptions: tuple[Assumption, ...]
 
 
@@ -63,7 +63,7 @@ def trial(
     """
     loss = context.loss(backward)
     numbers = scalars(context, loss)
-    gathered = _supposing(_SupposingGathered(context, loops), numbers, only)
+    gathered = _supposing(_SupposingCombined(context, loops), numbers, only)
     if _is_refuted(gathered.of(loss)):
         return gathered
     found: dict[int, Assumption] = {}
@@ -177,7 +177,7 @@ def _moves(call: Call | None) -> bool:
     return bool(rows) and all(row is not None and row.shapes for row in rows)
 
 
-class _SupposingGathered(_Supposing, Gathering):
+class _SupposingCombined(_Supposing, Combining):
     """The same, where the rows of all processes are gathered for what mixes them."""
 
 
@@ -197,8 +197,8 @@ def _is_weighed(context: Context, numbers: frozenset[int]) -> bool:
 
 def _samples(
     context: Context, loops: list[BatchLoop], taken: dict[int, Value], only: Path | None
-) -> Gathering:
-    samples = Gathering(context, loops)
+) -> Combining:
+    samples = Combining(context, loops)
     samples.only = only
     samples.taken = {**context.taken, **taken}
     return samples

@@ -29,7 +29,7 @@ from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training import assuming, causes
-from dp2ddp.analyse.training.gathering import Gathering
+from dp2ddp.analyse.training.combining import Combining
 from dp2ddp.analyse.training.kept import indices
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
@@ -73,8 +73,15 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         if average or problem is None:
             found.append(Loss(**context.place(node), average=average, problem=problem))
             continue
-        gathering = Gathering(context, loops)
+        gathering = Combining(context, loops)
         gathered, uneven = _average(context, gathering, node)
+        if is_total := uneven is not None and gathering.total(context.loss(node)):
+            uneven = None
+        if uneven is None and not gathering.holds():
+            gathered, uneven = "", problem
+        if uneven is None and gathering.weighs_parameters and (gathering.scaled or gathering.combined):
+            found.append(Loss(**context.place(node), problem=_of_parameters(context, context.loss(node))))
+            continue
         fed |= gathering.followed
         assumed = False
         if not gathered and uneven is not None:
@@ -101,9 +108,10 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         for call, rows, why in gathering.gathered.values():
             gathers |= {id(row): Gather(**given_to(context, call, row), why=why) for row in rows}
         scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
+        scaled |= {key: _combined(context, *it) for key, it in gathering.combined.items()}
         asked |= gathering.asked
-        whole |= gathering.gathered.keys() | gathering.scaled.keys()
-        if gathering.of(context.loss(node)) is Kind.WHOLE:
+        whole |= gathering.gathered.keys() | gathering.scaled.keys() | gathering.combined.keys()
+        if is_total or gathering.of(context.loss(node)) is Kind.WHOLE:
             whole.add(id(node))
     return Judged(
         losses=tuple(found),
@@ -145,14 +153,29 @@ def _scaled(context: Context, call: ast.Call, labels: ast.expr | None) -> Scaled
     return Scaled(**context.place(call), criterion=criterion, target=target)
 
 
+def _combined(context: Context, number: ast.expr, kind: Kind) -> Scaled:
+    return Scaled(**context.place(number), is_part=True, is_mean=kind is Kind.MEAN)
+
+
 def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any]:
-    """Where an argument is, and how a call is given it: by keyword, at a position, or by neither all elements of it."""
+    """Where an argument is, and how a call is given it: by keyword, at a position, or by neither.
+
+    That is how it is given all elements of something, and what it is a method of.
+    """
     anchor = context.program.anchor(call)
-    if isinstance(given, ast.Starred):
-        return {**context.place(given.value), "call": anchor, "keyword": "", "position": None}
+    if isinstance(given, ast.Starred) or given not in handed(call):
+        given = given.value if isinstance(given, ast.Starred) else given
+        return {**context.place(given), "call": anchor, "keyword": "", "position": None}
     keyword = next((str(it.arg) for it in call.keywords if it.value is given), "")
     position = None if keyword else call.args.index(given)
     return {**context.place(given), "call": anchor, "keyword": keyword, "position": position}
+
+
+def _of_parameters(context: Context, loss: ast.expr) -> Problem:
+    """What is said of a loss of rows that meet parameters: these weigh no part of the batch, as a forward does."""
+    shown = causes.shown(context, loss)
+    message = f"the loss `{shown}` uses parameters outside of the model's forward"
+    return Problem(message, "use them in the forward", SHARDED_ONLY)
 
 
 def _weight(context: Context, backward: ast.Call, loss: ast.expr) -> ast.expr | None:
@@ -183,11 +206,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
         case Kind.WHOLE | Kind.SAME | Kind.ZERO:
             return "", None
         case Kind.MEAN | Kind.OWN if samples.weighs_parameters:
-            return "even", Problem(
-                f"the loss `{shown}` uses parameters outside of the model's forward",
-                "use them in the forward",
-                SHARDED_ONLY,
-            )
+            return "even", _of_parameters(context, loss)
         case Kind.MEAN:
             return "samples", None
         case Kind.OWN:
