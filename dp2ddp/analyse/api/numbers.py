@@ -11,7 +11,7 @@ HANDS_TENSOR_ON = frozenset({"float", "list", "tuple", "reversed"})
 OF_ONE = HANDS_TENSOR_ON | {"int", "abs", "round", "dict"}
 # Those that compute something of several numbers.
 OF_SEVERAL = frozenset("max min pow any all bool range str".split())
-# What computes one number of single numbers, beside `math`'s functions and those of torch's that do so number by number.
+# What computes one number of single numbers, beside `math` and what of torch does so number by number.
 OF_NUMBERS = frozenset(f"builtins.{name}" for name in (*CHOOSES_NUMBER, *CASTS_NUMBER, "pow", "round"))
 OF_NUMBERS |= {f"numpy.{name}" for name in "sqrt log exp maximum minimum power".split()}
 # What passes a number on: one that is made from the clock is the clock's.
