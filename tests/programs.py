@@ -141,12 +141,6 @@ WHOLE_BATCH = {
     "a permutation": case(
         "DDP503", 16, "permutes", (LOSS, "outputs = outputs[torch.randperm(16)]\n        " + LOSS)
     ),
-    "batches of the data set": case(
-        "DDP201",
-        7,
-        "itself",
-        (LOADER, "loader = DataLoader([data[:16], data[16:25]], batch_size=None)"),
-    ),
     "batches drawn by hand": case(
         "DDP503",
         15,
@@ -156,13 +150,6 @@ WHOLE_BATCH = {
             "        optimizer.zero_grad()\n        other = next(iter(loader))\n",
         ),
         (LOSS, LOSS + " + 0 * len(other)"),
-    ),
-    "training and evaluation": case(
-        "DDP503",
-        9,
-        "evaluation",
-        (LOADER, LOADER + "\nsource = [loader, iter(loader)][0]\nfor batch in loader:\n    pass"),
-        ("in loader:\n        optimizer", "in source if epoch else iter(loader):\n        optimizer"),
     ),
     "no loader": case(
         "DDP503",
@@ -236,18 +223,6 @@ WHOLE_BATCH = {
             STEP,
             STEP + "        if outputs.std() < 0.6:\n            small.append(epoch)\n"
             "        if len(small) > 1:\n            break\n",
-        ),
-    ),
-    "a decision by what was counted of the samples": case(
-        "DDP503",
-        22,
-        "depends on `seen`",
-        (LOOP, "seen = {}\n" + LOOP),
-        (
-            STEP,
-            STEP
-            + "        for label in targets.tolist():\n            seen[label] = seen.get(label, 0) + 1\n"
-            "        if seen.get(1, 0) > 9:\n            break\n",
         ),
     ),
     "a decision by an assertion": case(
@@ -362,12 +337,6 @@ WHOLE_BATCH = {
             "        if sum(history) / len(history) > 0.8:\n            loss = loss * 0.5",
         ),
     ),
-    "a batch that is skipped": case(
-        "DDP503",
-        15,
-        "depends on `inputs`",
-        (FORWARD, "if inputs.max() > 2.5:\n            continue\n        " + FORWARD),
-    ),
     "gradients that are scaled by the outputs": case(
         "DDP503",
         19,
@@ -384,36 +353,6 @@ WHOLE_BATCH = {
         "control flow depends on",
         (LOOP, "schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)\n" + LOOP),
         (STEP, STEP + "    schedule.step(outputs.std())\n"),
-    ),
-    "one loop for training and evaluation": case(
-        "DDP503",
-        15,
-        "trains and evaluates",
-        (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
-        (
-            LOOP + "    for inputs, targets in loader:\n",
-            "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n"
-            "    seen = 0\n    for inputs, targets in {True: loader, False: other}[phase]:\n"
-            "        seen += len(targets.cuda())\n",
-        ),
-        ("            optimizer.step()\n", "            optimizer.step()\n    print(seen)\n"),
-    ),
-    "a tensor as large as the batch": case(
-        "DDP503",
-        8,
-        "the size of the global batch",
-        (
-            LOADER,
-            "size = 16\nstate = torch.zeros(size, 8).cuda()\nloader = DataLoader(data, batch_size=size)",
-        ),
-        (FORWARD, "outputs = model(inputs.cuda() + state)"),
-    ),
-    "as many targets as the batch has samples": case(
-        "DDP503",
-        12,
-        "the size of the global batch",
-        (LOOP, "wanted = torch.zeros(16, dtype=torch.long)\n" + LOOP),
-        (LOSS, "loss = criterion(outputs, wanted.cuda())"),
     ),
     "a batch of another loader in each step": case(
         "DDP503",
@@ -446,15 +385,6 @@ WHOLE_BATCH = {
         ),
         (FORWARD, "outputs = model(inputs.cuda(), scales.unsqueeze(0).repeat(count, 1))"),
     ),
-    "layers before the model": case(
-        "DDP501",
-        15,
-        "mixes samples",
-        (FORWARD, "outputs = model(nn.functional.batch_norm(inputs.cuda(), None, None, training=True))"),
-    ),
-    "samples mixed before the model": case(
-        "DDP501", 15, "mixes samples", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
-    ),
     "a head that is not wrapped": case(
         "DDP106",
         11,
@@ -477,6 +407,80 @@ WHOLE_BATCH = {
         (WRAP, "model.encoder = nn.DataParallel(model.encoder)"),
     ),
 }
+
+PREPARED = {
+    "batches of the data set": case(
+        "DDP201",
+        7,
+        "itself",
+        (LOADER, "loader = DataLoader([data[:16], data[16:25]], batch_size=None)"),
+    ),
+    "training and evaluation": case(
+        "DDP503",
+        9,
+        "evaluation",
+        (LOADER, LOADER + "\nsource = [loader, iter(loader)][0]\nfor batch in loader:\n    pass"),
+        ("in loader:\n        optimizer", "in source if epoch else iter(loader):\n        optimizer"),
+    ),
+    "a decision by what was counted of the samples": case(
+        "DDP503",
+        22,
+        "depends on `seen`",
+        (LOOP, "seen = {}\n" + LOOP),
+        (
+            STEP,
+            STEP
+            + "        for label in targets.tolist():\n            seen[label] = seen.get(label, 0) + 1\n"
+            "        if seen.get(1, 0) > 9:\n            break\n",
+        ),
+    ),
+    "a batch that is skipped": case(
+        "DDP503",
+        15,
+        "depends on `inputs`",
+        (FORWARD, "if inputs.max() > 2.5:\n            continue\n        " + FORWARD),
+    ),
+    "one loop for training and evaluation": case(
+        "DDP503",
+        15,
+        "trains and evaluates",
+        (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
+        (
+            LOOP + "    for inputs, targets in loader:\n",
+            "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n"
+            "    seen = 0\n    for inputs, targets in {True: loader, False: other}[phase]:\n"
+            "        seen += len(targets.cuda())\n",
+        ),
+        ("            optimizer.step()\n", "            optimizer.step()\n    print(seen)\n"),
+    ),
+    "a tensor as large as the batch": case(
+        "DDP503",
+        8,
+        "the size of the global batch",
+        (
+            LOADER,
+            "size = 16\nstate = torch.zeros(size, 8).cuda()\nloader = DataLoader(data, batch_size=size)",
+        ),
+        (FORWARD, "outputs = model(inputs.cuda() + state)"),
+    ),
+    "as many targets as the batch has samples": case(
+        "DDP503",
+        12,
+        "the size of the global batch",
+        (LOOP, "wanted = torch.zeros(16, dtype=torch.long)\n" + LOOP),
+        (LOSS, "loss = criterion(outputs, wanted.cuda())"),
+    ),
+    "layers before the model": case(
+        "DDP501",
+        15,
+        "mixes samples",
+        (FORWARD, "outputs = model(nn.functional.batch_norm(inputs.cuda(), None, None, training=True))"),
+    ),
+    "samples mixed before the model": case(
+        "DDP501", 15, "mixes samples", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
+    ),
+}
+"""Programs that work on whole batches before the model gets them: the parts are taken after that."""
 
 
 STOPPER = """

@@ -12,7 +12,8 @@ returns its own loss, all local batches count the same, as replicas do (``weighe
 condition that stays, batches are sharded only if it is (``if_wrapped=True``).
 
 Batches that the program makes itself, of slices or by a generator, are made by every rank: ``ddp.local_batch(batch)``
-is the rank's part. The ranks compare what they have made, now and then.
+is the rank's part. The ranks compare what they have made, now and then. So it is with a loader's batches that are mixed
+or padded as a whole: each rank does that, and takes its part where a model gets what comes of it.
 """
 
 from collections.abc import Iterator
@@ -79,6 +80,25 @@ for epoch in range(2):
         picked = order[start : start + 16]
         optimizer.zero_grad()
         criterion(model(inputs[picked].cuda()), targets[picked].cuda()).backward()
+        optimizer.step()
+""",
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(2, (64,))), batch_size=16, shuffle=True)
+for epoch in range(2):
+    for inputs, targets in loader:
+        order = torch.randperm(len(inputs))
+        mixed = 0.7 * inputs + 0.3 * inputs[order]
+        optimizer.zero_grad()
+        outputs = model(mixed.cuda())
+        loss = 0.7 * criterion(outputs, targets.cuda()) + 0.3 * criterion(outputs, targets[order].cuda())
+        loss.backward()
         optimizer.step()
 """,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from own_batches import with_steps
 from prepared import BEWARE, DIVIDED, HEAD
-from programs import PATH
+from programs import PATH, PREPARED
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
@@ -22,6 +22,15 @@ def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
     (script,) = conversion.scripts
     assert script.tier.startswith("sharded"), [it.message for it in conversion.findings]
     _train_alike(lab, text, processes)
+
+
+@pytest.mark.parametrize("name", PREPARED)
+def test_what_can_be_done_to_whole_batches_is_done_before(lab: Lab, name: str) -> None:
+    text = PREPARED[name].text
+    (script,) = convert(Project.of({PATH: text})).scripts
+    assert script.tier.startswith("sharded")
+    before, after = runs(lab, text, 2)
+    assert differences(before, after, losses=False) == []
 
 
 @pytest.mark.parametrize("processes", [2, 3])

@@ -118,12 +118,11 @@ class _Preparing:
 
     def _met(self, node: ast.expr) -> Iterator[ast.expr]:
         """The whole batches that an expression gives to a model, or brings together with a part."""
+        gives = False
         if isinstance(node, ast.Call):
             call = self.context.program.call(node)
             given = self._given(node)
-            if call is not None and self._runs_model(call):
-                yield from (it for it in given if self._of(it) in (Of.BATCH, Of.UNCLEAR))
-                return
+            gives = call is not None and self._runs_model(call)
         elif isinstance(
             node, ast.BinOp | ast.Compare | ast.BoolOp | ast.Dict | ast.List | ast.IfExp | ast.Subscript
         ):
@@ -133,12 +132,25 @@ class _Preparing:
         else:
             return
         made = {id(it): self._of(it) for it in given}
-        if Of.PART in made.values():
-            for it in given:
-                if made[id(it)] is Of.UNCLEAR or made[id(it)] is Of.BATCH and isinstance(node, ast.Subscript):
-                    raise Unknown
-                if made[id(it)] is Of.BATCH:
-                    yield it
+        meets = Of.PART in made.values()
+        for it in given if gives or meets else ():
+            of = made[id(it)]
+            if of is Of.UNCLEAR and not gives or of is Of.BATCH and isinstance(node, ast.Subscript):
+                raise Unknown
+            if of in (Of.BATCH, Of.UNCLEAR) or meets and of is Of.NOTHING and self._is_filled_before(it):
+                yield it
+
+    def _is_filled_before(self, node: ast.expr) -> bool:
+        """Whether a tensor with a row for each sample of a batch was made once, before the loop."""
+        for name in (it for it in ast.walk(node) if isinstance(it, ast.Name)):
+            for definition in self.context.program.definitions(name):
+                value = (
+                    None if isinstance(definition, ast.arg) else self.context.program.source(definition).plain
+                )
+                if isinstance(value, ast.Call) and id(definition) not in self.runs:
+                    if self._of(value) is Of.BATCH:
+                        return True
+        return False
 
     def _is_unpacked(self, node: ast.Tuple) -> bool:
         around = self.context.program.parent(node)
