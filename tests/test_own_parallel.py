@@ -75,6 +75,31 @@ def test_a_class_that_only_adds_to_it_is_sharded() -> None:
     assert "\nmodel = Parallel(model)\n" in after(conversion)
 
 
+AGAIN = {
+    "items by key": "nets = {'a': model}\nfor key in nets:\n    nets[key] = Parallel(nets[key])\nmodel = nets['a']",
+    "items of a list": "nets = [model]\nfor i in range(1):\n    nets[i] = Parallel(nets[i])\nmodel = nets[0]",
+    "items with their keys": "nets = {'a': model}\nfor k, v in nets.items():\n    nets[k] = Parallel(v)\nmodel = nets['a']",
+    "a comprehension": "nets = {'a': model}\nnets = {k: Parallel(v) for k, v in nets.items()}\nmodel = nets['a']",
+    "an update": "nets = {'a': model}\nnets.update({k: Parallel(v) for k, v in nets.items()})\nmodel = nets['a']",
+    "layers by name": "nets = nn.ModuleDict({'a': model})\nfor k in nets:\n    nets[k] = Parallel(nets[k])\nmodel = nets['a']",
+    "an attribute": "nets = argparse.Namespace(a=model)\nnets.a = Parallel(nets.a)\nmodel = nets.a",
+    "attributes by name": "class Nets:\n    pass\n\n\nnets = Nets()\nnets.a = model\n"
+    "for name in ['a']:\n    setattr(nets, name, Parallel(getattr(nets, name)))\nmodel = nets.a",
+    "one of two classes": "class Other(Parallel):\n    pass\n\n\nnets = {'a': model}\n"
+    "for key in nets:\n    nets[key] = Other(nets[key]) if key == 'b' else Parallel(nets[key])\nmodel = nets['a']",
+}
+"""Wraps put where what they wrap was, so that one may seem to wrap itself."""
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_one_that_hands_on_stands_where_its_model_was(name: str) -> None:
+    text = with_class(FORWARDING, AGAIN[name], "import argparse")
+    conversion = converted(text.replace("optimizer = ", "print(model.in_features)\noptimizer = "))
+    assert not conversion.errors
+    assert [it.tier for it in conversion.scripts] == ["sharded"]
+    assert "class Parallel(ddp.DistributedDataParallel):" in after(conversion)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

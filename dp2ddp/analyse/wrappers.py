@@ -61,8 +61,7 @@ class Wrappers:
         if not isinstance(owner, Made):
             return None
         if name == "module" and (owner.name == WRAP or owner.name in DDP_WRAPS):
-            # `model = nn.DataParallel(model)` in two branches: what each wraps is not the other's wrapper
-            return self._wrapped(owner) - _wraps(self._wrapped(owner))
+            return self._inside(owner)
         return (self._of_own_class(owner, name, node) or None) if owner.name == WRAP else None
 
     def entered(self, value: Value) -> set[int] | None:
@@ -107,7 +106,7 @@ class Wrappers:
         for cls in classes:
             found |= {self._members.method(it, wrap) for it in self._families.inherited(cls, name)}
         if not found and any(self._families.inherited(cls, "__getattr__") for cls in classes):
-            inside = (self._attributes.attribute(inner, name, node) for inner in self._wrapped(wrap))
+            inside = (self._attributes.attribute(inner, name, node) for inner in self._inside(wrap))
             found = found.union(*inside)
         return frozenset(found)
 
@@ -197,6 +196,11 @@ class Wrappers:
             return NOTHING
         self._store.read(id(given))
         return self._store.of(given)
+
+    def _inside(self, wrap: Made) -> Values:
+        """The same without DataParallels: what one of two branches wraps is not the other's wrapper, nor itself."""
+        wrapped = self._wrapped(wrap)
+        return wrapped - _wraps(wrapped)
 
     def _wrapping(self) -> Iterator[Cls]:
         """The classes that derive from DataParallel, and modules that do with replicas what it does."""
