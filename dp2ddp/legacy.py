@@ -380,6 +380,12 @@ def spaced(text: str) -> str:
     return mended(text, (_indented(starts, start, was, was.replace("\t", " ")) for start, was in levels))
 
 
+def indentations(text: str) -> dict[int, str]:
+    """What each logical line is indented by, by the line that it begins on, from 0."""
+    starts = _starts(text)
+    return {bisect_right(starts, start) - 1: indent for start, indent in _levels(text, list(_tokens(text)))}
+
+
 def _is_one_reading(text: str, tokens: Sequence[_Token]) -> bool:
     """Whether blocks are the same with narrower tabs, or are no blocks at all then: else nobody knows what is meant."""
     readings = _readings(text, tokens)

@@ -402,6 +402,11 @@ def spaced_out(text: str) -> str:
     return legacy.spaced(text)
 
 
+def indentations(text: str) -> dict[int, str]:
+    """What each logical line of a text is indented by, by the line that it begins on, from 0."""
+    return legacy.indentations(text)
+
+
 class _Reader:
     """Reads the files of one run, each once."""
 

@@ -1062,3 +1062,39 @@ def test_tabs_that_python_can_compare_and_libcst_cannot() -> None:
         if "open" not in line and " = None" not in line and "if kernel" not in line
     ]
     assert [line for line in after.splitlines() if line in untouched] == untouched
+
+
+TABBED = {
+    "a statement of two lines": "if a:\n    b()\n    if c:\n\t    x = f('b',\n\t        d=1)\ny = 8\n",
+    "blocks as deep elsewhere": "class A:\n    def f(self):\n        pass\n\n\nif a:\n    if c:\n\t    x = f()\n",
+    "a string": "if a:\n    if c:\n\t    x = f('''\n\t    b\n     # c\n\tthere''')\n\t    z = 1\n",
+    "a string that ends as a comment": "if a:\n    if c:\n\t    y = '''\n     # c'''\n\t    x = f()\n",
+    "a line that goes on": "if a:\n    if c:\n\t    x = 1 + \\\n\t      f()\n\t    z = 1\n",
+    "comments": "if a:\n    if c:\n\t    # one\n     # two\n\t    x = f()  # three\n\t    # four\n    z = 1\n",
+    "blocks inside": "if a:\n    if c:\n\t    x = [f(\n  1)]; y = 2\n    if d:\n\t    if b:\n\t\t    z = 1\n",
+    "tabs alone": "if a:\n\tb()\n\tif c:\n\t    x = f('''\n\t    ''')\n",
+    "line ends of two characters": "if a:\r\n    if c:\r\n\t    x = f(1,\r\n\t  2)\r\n",
+}
+
+
+@pytest.mark.parametrize("name", TABBED)
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_put_round_lines_with_tabs_is_indented_as_they_are(name: str, whole: bool) -> None:
+    text = TABBED[name]
+    node = next(
+        it for it in ast.walk(ast.parse(text)) if isinstance(it, ast.Assign) and it.targets[0].id == "x"
+    )
+    place = Anchor(PATH, "stmt", span_of(text, node))
+    edits: list = [Enclose(place, place, "with first():"), Insert(place, "# said\nwait()")]
+    if whole:
+        call = next(it for it in ast.walk(node) if isinstance(it, ast.Call))
+        at = Anchor(PATH, "expr", span_of(text, call))
+        edits = [Enclose(place, place, "with first():"), Replace(at, "g({call})", {"call": at})]
+    after = rewrite(text, edits)
+    assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(rewrite(legacy.spaced(text), edits)))
+    (header,) = [it for it in after.splitlines() if "first()" in it]
+    above = text.splitlines()[node.lineno - 1]
+    assert header == above[: above.index("x")] + "with first():"
+    (line,) = [it for it in after.splitlines() if "x = " in it]
+    deeper = "\t" if name == "tabs alone" else "    "
+    assert line.startswith(header[: header.index("with")] + deeper + "x = ")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper
@@ -20,7 +22,7 @@ from dp2ddp.rewrite.errors import RewriteError
 from dp2ddp.rewrite.imports import add_imports, drop_imports
 from dp2ddp.rewrite.index import Index
 from dp2ddp.rewrite.transform import Transformer
-from dp2ddp.source import spaced_out
+from dp2ddp.source import indentations, spaced_out
 
 __all__ = ["RewriteError", "rewrite"]
 
@@ -82,31 +84,85 @@ def _restored(text: str, spoken: str, after: str) -> str:
     original, base, changed = (_LINES.findall(it) for it in (text, spoken, after))
     if len(original) != len(base):
         raise RewriteError("libcst does not give the file back as it is")
-    lines: list[str] = []
-    for tag, start, end, low, high in difflib.SequenceMatcher(
-        None, base, changed, autojunk=False
-    ).get_opcodes():
-        lines += original[start:end] if tag == "equal" else _indented(changed[low:high], base, original, end)
+    kept: dict[int, int] = {}  # the line of the original that one of the result is
+    matcher = difflib.SequenceMatcher(None, base, changed, autojunk=False)
+    for start, low, count in matcher.get_matching_blocks():
+        kept.update((low + at, start + at) for at in range(count))
+    lines = [original[kept[at]] if at in kept else line for at, line in enumerate(changed)]
+    # Form feeds are in the lines that stay; tabs were taken out of the blocks of those that do not, too.
     result = "".join(lines)
+    if base != original:
+        tabs = _indented(lines, _Indents(text, spoken, after, kept))
+        result = tabs if _says(tabs) == _says(after) else after
     # libcst does not know a last "\r" for a line end.
     return result + "\r" if text.endswith("\r") and not result.endswith("\r") else result
 
 
-def _indented(lines: list[str], base: list[str], original: list[str], end: int) -> list[str]:
-    """Changed lines, indented by the tabs of the last lines before that were indented by as many spaces."""
-    if base == original:
-        return lines
-    tabs = {_indent(spoken): _indent(line) for spoken, line in zip(base[:end], original[:end], strict=True)}
-    found = []
-    for line in lines:
-        indent = _indent(line)
-        outer = max((it for it in tabs if indent.startswith(it)), key=len, default="")
-        found.append(tabs.get(outer, "") + line[len(outer) :])
-    return found
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block of the result: the one that it is in, and how it is indented there and in the file."""
+
+    outer: _Block | None
+    spaced: str
+    written: str
+
+    def line(self, text: str) -> str:
+        """One of its lines."""
+        return self.written + text[len(self.spaced) :]
 
 
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" \t"))]
+def _indented(lines: Sequence[str], indents: _Indents) -> str:
+    """The result, with the lines that do not stay indented by the tabs of the original's blocks.
+
+    Comments above come with them. Further lines of a statement, and of strings, are as they are.
+    """
+    found, block = list(lines), _Block(None, "", "")
+    for at, indent in indents.spaced.items():
+        while block.outer is not None and len(block.spaced) > len(indent):
+            block = block.outer
+        if len(block.spaced) < len(indent):
+            block = _Block(block, indent, indents.written(at) or block.line(indent))
+        if at in indents.kept:
+            continue
+        found[at] = block.line(lines[at])
+        comment = f"{block.spaced}#"
+        while at and lines[at - 1].startswith(comment) and at - 1 not in indents:
+            at -= 1
+            found[at] = block.line(lines[at])
+    return "".join(found)
+
+
+class _Indents:
+    """How the logical lines of a result are indented, and those of the original that stand where they do.
+
+    Args:
+        kept: the line of the original that one of the result is.
+    """
+
+    def __init__(self, text: str, spoken: str, after: str, kept: Mapping[int, int]) -> None:
+        self.spaced, self.kept = indentations(after), kept
+        self._written, self._spoken = indentations(text), indentations(spoken)
+
+    def __contains__(self, at: int) -> bool:
+        return at in self.kept or at in self.spaced
+
+    def written(self, first: int) -> str | None:
+        """How the original indents what is indented as a block that begins at a line, if any of it stands there."""
+        indent = self.spaced[first]
+        below = [it for it in self.spaced if it >= first]
+        ends = next((at for at, it in enumerate(below) if len(self.spaced[it]) < len(indent)), len(below))
+        start = max((self.kept[it] + 1 for it in self.spaced if it < first and it in self.kept), default=0)
+        end = min((self.kept[it] for it in below[ends:] if it in self.kept), default=math.inf)
+        there = (it for it in self._written if start <= it < end and self._spoken.get(it) == indent)
+        return next((self._written[it] for it in there), None)
+
+
+def _says(text: str) -> str:
+    """What a text says, however it is indented; nothing where it is no Python."""
+    try:
+        return ast.dump(ast.parse(text))
+    except (SyntaxError, ValueError):
+        return ""
 
 
 def _check(text: str) -> None:
