@@ -55,6 +55,26 @@ FOLDERS = {
         'run = free("runs/exp")\nos.makedirs(run)\n',
         'run = ddp.from_main_process(free("runs/exp"))\n',
     ),
+    "a function that takes the next one where it is there": (
+        "def taken():\n    path = f\"runs/{len(glob.glob('runs/*'))}\"\n    try:\n        os.makedirs(path)\n"
+        "    except FileExistsError:\n        return taken()\n    return path\n\n\nrun = taken()\n",
+        "run = ddp.from_main_process(taken())\n",
+    ),
+    "a function that tries one after the other": (
+        "def taken():\n    for n in range(99):\n        try:\n            os.makedirs(f'runs/{n}', exist_ok=False)\n"
+        "            return f'runs/{n}'\n        except OSError:\n            continue\n\n\nrun = taken()\n",
+        "run = ddp.from_main_process(taken())\n",
+    ),
+    "a loop that tries one after the other": (
+        "n = 0\nwhile True:\n    run = f'runs/{n}'\n    try:\n        os.makedirs(run)\n        break\n"
+        "    except FileExistsError:\n        n += 1\n",
+        "        n += 1\nrun = ddp.from_main_process(run)\n",
+    ),
+    "another name where it is there": (
+        "run = 'runs'\ntry:\n    os.mkdir(run)\nexcept (FileExistsError, PermissionError):\n"
+        "    run = run + '-again'\n    os.mkdir(run)\n",
+        "        os.mkdir(run)\nrun = ddp.from_main_process(run)\n",
+    ),
     "a time where the name is taken": (
         'run = "runs"\nif os.path.exists(run):\n    run += time.strftime("-%H%M%S")\nos.makedirs(run)\n',
         '    run += time.strftime("-%H%M%S")\nrun = ddp.from_main_process(run)\n',
@@ -133,6 +153,8 @@ def test_a_folder_that_is_written_and_read_has_one_name(name: str) -> None:
         ("a number that is counted", "warm"),
         ("a temporary folder where none is given", "warm"),
         ("an entry that is a temporary folder", "warm"),
+        ("a function that takes the next one where it is there", "warm"),
+        ("a loop that tries one after the other", "warm"),
         pytest.param("a number that is free", "warm", marks=pytest.mark.slow),
     ],
 )
@@ -268,6 +290,12 @@ ALONE = {
     ),
     "an attribute that is not followed": PROGRAM
     + "class Files:\n    def read(self):\n        return torch.load(self.place)\n\n\nFiles().read()\n",
+    "a folder that may be there": saving(
+        'run = "runs"\ntry:\n    os.makedirs(run)\nexcept OSError:\n    pass\n'
+    ),
+    "a folder that is taken as it is": saving(
+        'run = "runs"\ntry:\n    os.makedirs(run, exist_ok=True)\nexcept OSError:\n    run = "."\n'
+    ),
     "a time that is given": saving('run = time.strftime("%H", time.gmtime(0))\nos.makedirs(run)\n'),
     "files that are read": IMPORTS
     + PROGRAM.replace(

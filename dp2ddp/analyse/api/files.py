@@ -91,6 +91,10 @@ EXISTENCE = frozenset("""
     """.split())
 # The exceptions that say that a file is not there.
 NO_FILE = frozenset({"OSError", "IOError", "FileNotFoundError", "EnvironmentError"})
+# The exceptions that may say that one is there already.
+IS_THERE = frozenset({"OSError", "IOError", "FileExistsError", "EnvironmentError", "Exception"})
+# What makes a folder or a file with nothing in it, and may say that one is there.
+MAKES_EMPTY = frozenset({"os.makedirs", "os.mkdir", "pathlib.Path.mkdir", "pathlib.Path.touch"})
 # What lists a folder: what that holds changes while the main process writes into it.
 LISTS_FOLDER = frozenset("""
     glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
@@ -251,7 +255,7 @@ RUNS_COMMANDS = frozenset("""
     os.system subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.getoutput
     """.split())
 # What makes files or folders; what makes folders, and may be told that they are there.
-MAKES = SAVES | {"os.makedirs", "os.mkdir", "pathlib.Path.mkdir", "pathlib.Path.touch"}
+MAKES = SAVES | MAKES_EMPTY
 MAKES_FOLDERS = frozenset({"os.makedirs", "pathlib.Path.mkdir"})
 # Methods of paths that change files or folders.
 PATH_WRITES = frozenset("""

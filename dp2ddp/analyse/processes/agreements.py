@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.files import (
     EXISTENCE,
+    IS_THERE,
     LISTS_FOLDER,
     MAKES,
+    MAKES_EMPTY,
     NO_PATH_PARTS,
     PATH_ARGUMENTS,
     PATH_PARTS,
@@ -34,6 +36,9 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made, Mod, full_name
 from dp2ddp.facts import Agreement, Effect
+
+_DECIDES = ast.Assign | ast.AugAssign | ast.Return | ast.Continue
+"""What a handler of an exception decides by."""
 
 
 @dataclass(frozen=True)
@@ -274,21 +279,52 @@ class _Origins:
         for outer in self.program.ancestors(made) if self.files else ():
             if outer in around:
                 break
-            if isinstance(outer, ast.If | ast.While | ast.For) and self._asks(outer):
+            if isinstance(outer, ast.If | ast.While | ast.For | ast.Try) and self._asks(outer):
                 found = outer
         return found
 
-    def _asks(self, node: ast.If | ast.While | ast.For) -> bool:
-        """Whether a condition asks for a file, or a loop ends by what such a condition finds."""
+    def _asks(self, node: ast.If | ast.While | ast.For | ast.Try) -> bool:
+        """Whether a condition asks for a file, or a loop ends by what such a condition finds; or making one asks."""
+        if isinstance(node, ast.Try):
+            return self._tries(node)
         if not isinstance(node, ast.For) and self._mentions(node.test):
             return True
-        ends = [it for it in ast.walk(node) if isinstance(it, ast.If)] if isinstance(node, LOOPS) else []
-        return any(self._mentions(it.test) and isinstance(it.body[-1], ast.Break | ast.Return) for it in ends)
+        inside = list(ast.walk(node)) if isinstance(node, LOOPS) else []
+        ends = (
+            it for it in inside if isinstance(it, ast.If) and isinstance(it.body[-1], ast.Break | ast.Return)
+        )
+        return any(self._mentions(it.test) for it in ends) or any(
+            isinstance(it, ast.Try) and self._tries(it) for it in inside
+        )
+
+    def _tries(self, node: ast.Try) -> bool:
+        """Whether a folder is made if it is not there, and something else is done where it is: it gets another name."""
+        handlers = [it for it in node.handlers if it.type is None or _names(it.type) & IS_THERE]
+        decided = (it for handler in handlers for it in ast.walk(handler))
+        if not any(isinstance(it, _DECIDES) for it in decided):
+            return False
+        tried = (
+            self.program.call(it) for part in node.body for it in ast.walk(part) if isinstance(it, ast.Call)
+        )
+        return any(
+            call is not None and call.names & MAKES_EMPTY and not _may_be_there(call) for call in tried
+        )
 
     def _mentions(self, test: ast.expr) -> bool:
         calls = [self.program.call(it) for it in ast.walk(test) if isinstance(it, ast.Call)]
         names = set().union(*(call.names for call in calls if call is not None))
         return bool(names & (EXISTENCE | LISTS_FOLDER)) and AGREED not in names
+
+
+def _may_be_there(call: Call) -> bool:
+    """Whether a call makes a folder, or takes the one that is there."""
+    there = call.argument("exist_ok")
+    return isinstance(there, ast.Constant) and there.value is True
+
+
+def _names(kinds: ast.expr) -> set[str]:
+    """The names of the exceptions that are handled."""
+    return {ast.unparse(it) for it in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])}
 
 
 def _whole(context: Context, node: ast.expr) -> ast.expr:
