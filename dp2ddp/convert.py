@@ -373,7 +373,7 @@ def _script(
 
 def _module(project: Project, path: Path) -> str:
     """The dotted name of a script that imports relative to its package: its path cannot start it."""
-    if not _is_relative(project.files[path]):
+    if not project.files[path].is_relative:
         return ""
     name = dotted(path, project.files)
     return name if "." in name or path.name == "__main__.py" else ""
@@ -382,12 +382,8 @@ def _module(project: Project, path: Path) -> str:
 def module_of(path: Path) -> str:
     """The dotted name of a script on the disk that ``-m`` has to start; empty if its path does."""
     file = load(path, path.read_bytes())
-    name = dotted(path) if isinstance(file, SourceFile) and _is_relative(file) else ""
+    name = dotted(path) if isinstance(file, SourceFile) and file.is_relative else ""
     return name if "." in name or path.name == "__main__.py" else ""
-
-
-def _is_relative(file: SourceFile) -> bool:
-    return file.path.name == "__main__.py" or any(item.level for item in file.imports)
 
 
 def _at(path: Path, line: int | None) -> Location:

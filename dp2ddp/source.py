@@ -50,6 +50,16 @@ _MOST_BESIDE, _DEEPEST_BESIDE = 1000, 3
 # What stands in the folder of a project, and not in those below it.
 _OF_REPOSITORIES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _OF_PROJECTS = (*_OF_REPOSITORIES, "README.md", "README.rst", "README", "LICENSE", "requirements.txt")
+# The shell scripts that may put folders on Python's search path, how they do, and how they name their own folder.
+_SHELL = (".sh", ".bash")
+_SETS_PATH = re.compile(r"""\bPYTHONPATH=((?:"[^"\n]*"|'[^'\n]*'|\$\([^)\n]*\)|`[^`\n]*`|[^\s;&"'`])+)""")
+_HERE = r"""\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`|\$\(dirname "?\$0"?\)"""
+# What Python has imported before a program begins, or finds before it looks into any folder.
+_STARTED_WITH = frozenset(sys.builtin_module_names) | frozenset(
+    "abc codecs encodings genericpath importlib io ntpath os posixpath runpy site stat zipimport".split()
+)
+# The standard library has a module of this name, Python's own tests, which no program means.
+_STANDARD = frozenset(sys.stdlib_module_names) - {"test"}
 # What no program imports by name.
 _OWN_NAMES = frozenset({"__init__", "__main__"})
 
@@ -126,6 +136,11 @@ class SourceFile:
         chosen = (item for items in self.chosen_imports.values() for item in items)
         beside = [Import(ANY, 1)] if self.path.name == "__init__.py" and _offers_all(self) else []
         return (*_imports(self.tree), *chosen, *beside)
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it imports relative to its package, or is one's program: its path cannot start it."""
+        return self.path.name == "__main__.py" or any(item.level for item in self.imports)
 
     @cached_property
     def chosen_imports(self) -> Mapping[int, tuple[Import, ...]]:
@@ -220,6 +235,12 @@ class Project:
         found = self._finder.locate(search, importer, module, level)
         return found if found in self.files else None
 
+    def places(self, importer: Path, module: str) -> tuple[Path, ...] | None:
+        """The folders of the project from which a module may be that was not found; None: it was, or is installed."""
+        if module in _STANDARD or _is_installed(module) or self.resolve(importer, module):
+            return None
+        return next(self._finder.places(importer, module), ())
+
     def runtime(self, importer: Path, module: str, level: int = 0) -> str:
         """What the installed runtime calls a module, if ``importer`` gets it from a copy in the project."""
         parts = module.split(".") if self.copies else []
@@ -245,7 +266,7 @@ class Project:
     def searched(self, program: Path, by_module: bool = False) -> tuple[Path, ...]:
         """The user's folders in which Python looks for modules when a program is started, by ``-m`` or its path."""
         self._finder.reach(program)
-        folders = self._finder.searches[program]
+        folders = self._finder.searches[program].folders
         top = program.parent
         while top / "__init__.py" in self.files:
             top = top.parent
@@ -572,6 +593,17 @@ class _Reader:
         return self.canonical[candidate]
 
 
+@dataclass(frozen=True)
+class _Search:
+    """``sys.path`` as far as it concerns the user's files; ``first``: the folders in it before the standard library.
+
+    Those put first by the program are none of them: what torch takes of the standard library is imported by then.
+    """
+
+    folders: tuple[Path, ...]
+    first: tuple[Path, ...] = ()
+
+
 class _Finder:
     """Finds modules as Python does.
 
@@ -589,12 +621,12 @@ class _Finder:
         self.find = find
         self.get = get
         self.listing = cache(listing)
-        self.searches: dict[Path, tuple[Path, ...]] = {}
+        self.searches: dict[Path, _Search] = {}
         self.reached: dict[Path, frozenset[Path]] = {}
-        self.located: dict[tuple[tuple[Path, ...], str], Path | None] = {}
-        self.targeted: dict[tuple[tuple[Path, ...], Path], frozenset[Path]] = {}
-        self.same: dict[tuple[Path, ...], tuple[Path, ...]] = {}
-        self.elsewhere: dict[tuple[Path, str], Path | None] = {}
+        self.located: dict[tuple[_Search, str], Path | None] = {}
+        self.targeted: dict[tuple[_Search, Path], frozenset[Path]] = {}
+        self.same: dict[_Search, _Search] = {}
+        self.elsewhere: dict[tuple[Path, str], tuple[Path, ...]] = {}
 
     def reach(self, entry: Path) -> frozenset[Path]:
         """All files that run when ``entry`` is run as a script, itself included."""
@@ -615,24 +647,33 @@ class _Finder:
         self.reach(entry)
         return frozenset(self._reach(entry, self.searches[entry], certain=True))
 
-    def search(self, entry: Path) -> tuple[Path, ...]:
+    def search(self, entry: Path) -> _Search:
         """``sys.path`` as far as it concerns the user's files when ``entry`` is run."""
         if entry not in self.searches:
             package = folder = entry.parent
             while self.find(package / "__init__.py") and package != package.parent:
                 package = package.parent
-            usual = (folder, package, *([self.root] if folder.is_relative_to(self.root) else []))
+            named = _named_by(entry, self.root)
+            first = (package if self._is_of_package(entry) else folder, *named)
+            usual = (folder, *named, package, *([self.root] if folder.is_relative_to(self.root) else []))
             usual += _installed_from(folder)
-            self.searches[entry] = self._edited(entry, tuple(dict.fromkeys(usual)), [entry])
+            search = _Search(tuple(dict.fromkeys(usual)), tuple(dict.fromkeys(first)))
+            self.searches[entry] = self._edited(entry, search, [entry])
         return self.searches[entry]
 
-    def targets(self, file: SourceFile, search: tuple[Path, ...]) -> frozenset[Path]:
+    def _is_of_package(self, path: Path) -> bool:
+        """Whether a file is imported from its package, or started by ``-m``: its folder is then not searched."""
+        file = self.get(path)
+        inside = file is not None and self.find(path.parent / "__init__.py") is not None
+        return inside and ("__main__" not in file.text or file.is_relative)
+
+    def targets(self, file: SourceFile, search: _Search) -> frozenset[Path]:
         """The files that the imports of one file run, or may run."""
         if (search, file.path) not in self.targeted:
             self.targeted[search, file.path] = self._targets(file, search)
         return self.targeted[search, file.path]
 
-    def _targets(self, file: SourceFile, search: tuple[Path, ...], certain: bool = False) -> frozenset[Path]:
+    def _targets(self, file: SourceFile, search: _Search, certain: bool = False) -> frozenset[Path]:
         found: set[Path] = set()
         for item in file.imports:
             if item.path or ANY in item.module:
@@ -648,16 +689,22 @@ class _Finder:
                     found.add(path)
         return frozenset(found)
 
-    def candidates(self, search: tuple[Path, ...], importer: Path, item: Import) -> list[Path]:
+    def candidates(self, search: _Search, importer: Path, item: Import) -> list[Path]:
         """The files that an import may get, of which not all is known."""
         if not item.path and ANY not in item.module:
             found = self.locate(search, importer, item.module, item.level)
             return [found] if found else []
         if item.path:
-            paths = dict.fromkeys(Path(os.path.normpath(base / item.path)) for base in (*search, self.root))
+            paths = dict.fromkeys(
+                Path(os.path.normpath(base / item.path)) for base in (*search.folders, self.root)
+            )
             names = [(Path(path.anchor), list(path.parts[1:])) for path in paths]
         else:
-            folders = [_above(importer, item.level)] if item.level else [*search, *self.search(importer)]
+            folders = (
+                [_above(importer, item.level)]
+                if item.level
+                else [*search.folders, *self.search(importer).folders]
+            )
             names = [(folder, item.module.split(".")) for folder in dict.fromkeys(folders)]
         found = [path for folder, parts in names for path in self._matching(folder, parts, bool(item.path))]
         return list(dict.fromkeys(path for path in found if path != importer))
@@ -691,11 +738,14 @@ class _Finder:
                 folder = folder.parent
         return found
 
-    def locate(self, search: tuple[Path, ...], importer: Path, module: str, level: int) -> Path | None:
+    def locate(self, search: _Search, importer: Path, module: str, level: int) -> Path | None:
         if level:
             return self._in_folder(_above(importer, level), module.split(".") if module else [])
         if not module or module.partition(".")[0] == "dp2ddp":
             return None
+        if module.partition(".")[0] in _STANDARD:
+            found = self._before_standard(search, module)
+            return found if found != importer else None
         found = self._in_search(search, module)
         return found or self._in_search(self.search(importer), module) or self._elsewhere(importer, module)
 
@@ -706,22 +756,37 @@ class _Finder:
         """
         parts = module.split(".")
         file = self.get(importer)
-        if file is None or parts[0] in sys.stdlib_module_names or _is_installed(parts[0]):
+        if file is None or _is_installed(parts[0]):
             return None
-        if (importer.parent, parts[0]) not in self.elsewhere:
-            places = [it for it in _folders_of(importer.parent) if self._in_folder(it, parts[:1])]
-            self.elsewhere[importer.parent, parts[0]] = places[0] if len(places) == 1 else None
-        folder = self.elsewhere[importer.parent, parts[0]]
-        found = self._in_folder(folder, parts) if folder is not None else None
+        if (importer.parent, module) not in self.elsewhere:
+            self.elsewhere[importer.parent, module] = next(self.places(importer, module), ())
+        folders = self.elsewhere[importer.parent, module]
+        found = self._in_folder(folders[0], parts) if len(folders) == 1 else None
         text = self.get(found) if found is not None else None
-        return found if text is not None and _offers(text, module, file, folder) else None
+        return found if text is not None and _offers(text, module, file, folders[0]) else None
 
-    def _in_search(self, search: tuple[Path, ...], module: str) -> Path | None:
+    def places(self, importer: Path, module: str) -> Iterator[tuple[Path, ...]]:
+        """The folders from which a module may be imported, of the nearest project that has any, then farther ones."""
+        parts = module.split(".")
+        for home in _homes(importer.parent, self.root):
+            found = tuple(it for it in _folders_of(home) if self._in_folder(it, parts))
+            if found:
+                yield found
+
+    def _before_standard(self, search: _Search, module: str) -> Path | None:
+        """The user's file that hides a module of the standard library from a program, if one does."""
+        parts = module.split(".")
+        if parts[0] in _STARTED_WITH:
+            return None
+        hiding = next((it for it in search.first if self._in_folder(it, parts[:1])), None)
+        return self._in_folder(hiding, parts) if hiding is not None else None
+
+    def _in_search(self, search: _Search, module: str) -> Path | None:
         key = search, module
         if key not in self.located:
             parts = module.split(".")
             self.located[key] = None
-            for folder in search:
+            for folder in search.folders:
                 if found := self._in_folder(folder, parts):
                     self.located[key] = found
                     break
@@ -735,7 +800,7 @@ class _Finder:
             self.find(path.parent / f"{path.name}.py") if parts else None
         )
 
-    def _reach(self, entry: Path, search: tuple[Path, ...], certain: bool = False) -> list[Path]:
+    def _reach(self, entry: Path, search: _Search, certain: bool = False) -> list[Path]:
         found, seen = [entry], {entry}
         for path in found:
             file = self.get(path)
@@ -745,7 +810,7 @@ class _Finder:
             seen.update(new)
         return found
 
-    def _edited(self, entry: Path, search: tuple[Path, ...], files: Iterable[Path]) -> tuple[Path, ...]:
+    def _edited(self, entry: Path, search: _Search, files: Iterable[Path]) -> _Search:
         before: list[Path] = []
         after: list[Path] = []
         for path in files:
@@ -756,9 +821,9 @@ class _Finder:
                     self.root,
                 ):  # a relative one counts from where the script is started
                     folder = Path(os.path.normpath(base / name))
-                    if folder not in search:
+                    if folder not in search.folders:
                         (before if first else after).append(folder)
-        edited = tuple(dict.fromkeys([*before, *search, *after]))
+        edited = replace(search, folders=tuple(dict.fromkeys([*before, *search.folders, *after])))
         return self.same.setdefault(edited, edited)  # compared often: quick if it is the same object
 
 
@@ -962,13 +1027,57 @@ def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
     return root if inside else path.parent
 
 
+@cache
+def _repository(folder: Path) -> Path | None:
+    """The folder of the repository that a folder is in."""
+    around = (folder, *folder.parents)
+    return next((it for it in around if any((it / name).exists() for name in _OF_REPOSITORIES)), None)
+
+
 def _installed_from(folder: Path) -> tuple[Path, ...]:
-    """Where the modules of the repository that a folder is in lie: on ``PYTHONPATH``, or installed from there."""
-    named = (Path(os.path.realpath(it)) for it in os.environ.get("PYTHONPATH", "").split(os.pathsep) if it)
-    for home in (folder, *folder.parents):
-        if any((home / name).exists() for name in _OF_REPOSITORIES):
-            return (*(it for it in named if it.is_relative_to(home)), home, home / "src")
-    return ()
+    """Where the modules of the repository that a folder is in lie, if it is installed."""
+    home = _repository(folder)
+    return (home, home / "src") if home is not None else ()
+
+
+def _named_by(entry: Path, root: Path) -> tuple[Path, ...]:
+    """The folders which ``PYTHONPATH`` names, of the repository that a program is in; of none, if it is in none.
+
+    As it is set here, or by the project's own shell scripts: the nearest ones above the program.
+    """
+    folder = entry.parent
+    repository = _repository(folder)
+    home = repository or (root if folder.is_relative_to(root) else folder)
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    found = [Path(os.path.realpath(it)) for it in given if it]
+    above = [it for it in (folder, *folder.parents) if it.is_relative_to(home)]
+    if scripts := next(filter(None, map(_scripts_setting_path, above)), ()):
+        own = [it for it in scripts if entry.name in it[1]]  # others may be those of other programs
+        for script, text in own or scripts:
+            found += _set_by(script.parent, home, text)
+    return tuple(dict.fromkeys(it for it in found if it.is_dir() and _repository(it) == repository))
+
+
+@cache
+def _scripts_setting_path(folder: Path) -> tuple[tuple[Path, str], ...]:
+    """The shell scripts in a folder that set ``PYTHONPATH``, with what they say."""
+    found = []
+    for script in (folder / name for name in _entries_of(folder) if name.endswith(_SHELL)):
+        try:
+            text = script.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if _SETS_PATH.search(text):
+            found.append((script, text))
+    return tuple(found)
+
+
+def _set_by(folder: Path, home: Path, text: str) -> Iterator[Path]:
+    """The folders that a shell script puts on ``PYTHONPATH``; it is started in its own folder, or in ``home``."""
+    for match in _SETS_PATH.finditer(text):
+        for name in re.sub(_HERE, ".", match[1]).replace('"', "").replace("'", "").split(":"):
+            if name and not set("$`(){}") & set(name):
+                yield from (Path(os.path.realpath(base / name)) for base in (folder, home))
 
 
 @cache
@@ -981,14 +1090,28 @@ def _is_installed(package: str) -> bool:
 
 
 @cache
-def _folders_of(folder: Path) -> tuple[Path, ...]:
-    """The folders of the repository that a folder is in which have Python files or packages; empty outside of any."""
-    for home in (folder, *folder.parents):
-        if any((home / name).exists() for name in _OF_PROJECTS):
-            files = islice(_scripts_below(home), _MOST_BESIDE)
-            found = dict.fromkeys(folder for it in files for folder in (it.parent, it.parent.parent))
-            return tuple(it for it in found if it.is_relative_to(home))
-    return ()
+def _homes(folder: Path, root: Path) -> tuple[Path, ...]:
+    """The folders of the projects that a folder is in, the nearest first, up to that of the repository.
+
+    Where there is none, up to ``root``, which holds all that was asked for.
+    """
+    found: list[Path] = []
+    repository = _repository(folder)
+    for around in (folder, *folder.parents):
+        beyond = not around.is_relative_to(root) if repository is None else around == repository.parent
+        if beyond and (found or repository is not None):
+            break
+        if around == root or any((around / name).exists() for name in _OF_PROJECTS):
+            found.append(around)
+    return tuple(found)
+
+
+@cache
+def _folders_of(home: Path) -> tuple[Path, ...]:
+    """The folders of a project that have Python files or packages."""
+    files = islice(_scripts_below(home), _MOST_BESIDE)
+    found = dict.fromkeys(folder for it in files for folder in (it.parent, it.parent.parent))
+    return tuple(it for it in found if it.is_relative_to(home))
 
 
 def _offers(file: SourceFile, module: str, importer: SourceFile, folder: Path) -> bool:
@@ -1071,8 +1194,12 @@ def _is_script(path: Path) -> bool:
 
 def _listing(folder: Path) -> list[str]:
     """What a folder holds that may be the user's modules."""
+    return [name for name in _entries_of(folder) if name.endswith(".py") or _is_ours(folder / name)]
+
+
+def _entries_of(folder: Path) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(folder) if name.endswith(".py") or _is_ours(folder / name))
+        return sorted(os.listdir(folder))
     except OSError:
         return []
 

@@ -302,6 +302,147 @@ def test_the_one_file_of_a_name_is_found_where_nothing_tells_how(
     assert {Path(it).name for it in reached(read(["main/train.py"]), "main/train.py")} == found
 
 
+@pytest.mark.parametrize(
+    ("files", "found"),
+    {
+        "beside the script": ({"train.py": "import random\n", "random.py": ""}, {"random.py"}),
+        "imported by another file": (
+            {"train.py": "import a\n", "a.py": "import copy\n", "copy.py": ""},
+            {"a.py", "copy.py"},
+        ),
+        "Python began with it": ({"train.py": "import io\nimport time\n", "io.py": "", "time.py": ""}, set()),
+        "a folder without a package": (
+            {"train.py": "from logging import handlers\n", "logging/handlers.py": ""},
+            set(),
+        ),
+        "a package": (
+            {
+                "train.py": "from logging import handlers\n",
+                "logging/__init__.py": "",
+                "logging/handlers.py": "",
+            },
+            {"logging/__init__.py", "logging/handlers.py"},
+        ),
+        "in a package": (
+            {
+                "train.py": "import u.a\n",
+                "u/__init__.py": "",
+                "u/a.py": "import types, copy\n",
+                "u/types.py": "",
+                "u/copy/__init__.py": "",
+            },
+            {"u/__init__.py", "u/a.py"},
+        ),
+        "in a folder": (
+            {"train.py": "import u.a\n", "u/a.py": "import types\n", "u/types.py": ""},
+            {"u/a.py"},
+        ),
+        "relative": (
+            {
+                "train.py": "import u.a\n",
+                "u/__init__.py": "",
+                "u/a.py": "from . import types\n",
+                "u/types.py": "import types\n",
+            },
+            {"u/__init__.py", "u/a.py", "u/types.py"},
+        ),
+        "itself": (
+            {"train.py": "import u.io\n", "u/io.py": "import io\nfrom io import BytesIO\n"},
+            {"u/io.py"},
+        ),
+        "appended": ({"train.py": "import sys\nsys.path.append('u')\nimport code\n", "u/code.py": ""}, set()),
+        "put first, after torch": (
+            {"train.py": "import torch, sys\nsys.path.insert(0, 'u')\nimport copy\n", "u/copy.py": ""},
+            set(),
+        ),
+        "by PYTHONPATH": (
+            {"train.py": "import code\n", "u/code.py": "", "run.sh": "PYTHONPATH=u python train.py\n"},
+            {"u/code.py"},
+        ),
+        "Python's tests": (
+            {"train.py": "import u.a\n", "u/a.py": "import test\n", "u/test.py": ""},
+            {"u/a.py", "u/test.py"},
+        ),
+    }.values(),
+)
+def test_which_files_hide_modules_of_the_standard_library(files: dict[str, str], found: set[str]) -> None:
+    """Those in the folder of the script, not those beside the file that imports them."""
+    write(files)
+    assert reached(read(["train.py"]), "train.py") == {"train.py", *found}
+
+
+@pytest.mark.parametrize(
+    "start", ["import logging\n", "import logging\nfrom . import a\n\nif __name__ == '__main__':\n    a\n"]
+)
+def test_a_module_asked_for_alone_is_of_its_package(start: str) -> None:
+    write({"u/__init__.py": "", "u/logging.py": start, "u/a.py": "import logging\n", "u/b.py": start})
+    project = read(["u"])
+    assert all(
+        project.resolve(Path.cwd() / "u" / name, "logging") is None for name in ("logging.py", "a.py", "b.py")
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("path.sh", 'export PYTHONPATH="../lib:../../src:$PYTHONPATH"\n'),
+        ("run.sh", "PYTHONPATH=$PYTHONPATH:$(pwd)/../lib:`pwd`/../../src python local/train.py\n"),
+        ("run.sh", "export PYTHONPATH=${PWD}/../lib:../../src\n"),
+        ("run.bash", "cd somewhere\nenv PYTHONPATH='egs/lib:src' python egs/one/local/train.py\n"),
+        ("run.sh", 'PYTHONPATH="$(dirname "$0")/../lib":../../src python local/train.py\n'),
+    ],
+)
+def test_shell_scripts_say_which_folders_are_on_the_search_path(script: str, text: str) -> None:
+    """Other folders have such modules, too; another program's script is not asked where one names this program."""
+    write(
+        {
+            "README.md": "",
+            "setup.py": "",
+            "egs/one/README.md": "",
+            "egs/one/local/train.py": "from models.net import Net\nfrom driver import Trainer\n",
+            f"egs/one/{script}": text,
+            "egs/path.sh": "export PYTHONPATH=other\n",
+            "egs/lib/driver.py": "class Trainer:\n    pass\n",
+            "egs/other/driver.py": "class Trainer:\n    pass\n",
+            "src/models/net.py": "class Net:\n    pass\n",
+        }
+    )
+    name = "egs/one/local/train.py"
+    assert reached(read([name]), name) == {name, "egs/lib/driver.py", "src/models/net.py"}
+
+
+def test_the_script_that_names_a_program_says_its_folders() -> None:
+    write(
+        {
+            "train.py": "import net\n",
+            "test.py": "import net\n",
+            "run_a.sh": "PYTHONPATH=a python train.py\n",
+            "run_b.sh": "PYTHONPATH=b python test.py\n",
+            "a/net.py": "",
+            "b/net.py": "",
+        }
+    )
+    project = read(["train.py", "test.py"])
+    assert reached(project, "train.py") == {"train.py", "a/net.py"}
+    assert reached(project, "test.py") == {"test.py", "b/net.py"}
+
+
+@pytest.mark.parametrize("mark", ["README.md", "setup.py", ""])
+def test_the_one_file_of_a_name_may_lie_beyond_the_nearest_readme(mark: str) -> None:
+    """Where the nearest folder with one has no such file, up to the repository, or what was asked for."""
+    write(
+        {
+            **({mark: ""} if mark else {}),
+            "egs/one/README.md": "",
+            "egs/one/local/train.py": "from driver import Trainer\nfrom models.net import Net\n",
+            "lib/driver.py": "class Trainer:\n    pass\n",
+            "lib/models/net.py": "Net = 1\n",
+        }
+    )
+    name = "egs/one/local/train.py"
+    assert reached(read([name]), name) == {name, "lib/driver.py", "lib/models/net.py"}
+
+
 def test_unreadable_files_are_found_by_who_imports_them() -> None:
     write({"train.py": "import a\n", "a.py": "import broken\n", "broken.py": "x = (\n", "other.py": ""})
     project = read(["train.py", "other.py"])
