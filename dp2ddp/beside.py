@@ -17,8 +17,9 @@ from dp2ddp.source import Project, SourceFile, importers_beside
 def programs_beside(project: Project, changed: Iterable[Path]) -> tuple[Beside, ...]:
     """The programs in the folders of a project, beside those asked for, that import any of the ``changed`` files."""
     wanted = frozenset(changed)
-    found = [it for it in importers_beside(project, wanted) if _does_something(it)]
-    whole = replace(project, files={**project.files, **{it.path: it for it in found}})
+    importers = importers_beside(project, wanted)
+    found = [it for it in importers if _does_something(it)]
+    whole = replace(project, files={**project.files, **{it.path: it for it in importers}})
     used = {it.path: whole.reaches(it.path) for it in found}
     try:
         wraps = _wrapping(whole, found, wanted)
