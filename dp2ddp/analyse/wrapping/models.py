@@ -177,6 +177,9 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
     """A wrap that no program runs and trains: worth an error only where nothing else is there to be converted."""
     runs = any(id(call.node) in context.program_runs(file) for file in context.program.files)
     others = context.scripts or context.beside
+    if runs and (missing := _missing(context, call)):
+        yield missing
+        return
     if others and runs:
         return
     if runs and not others and (found := list(_untrained(context, call))):
@@ -197,8 +200,10 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
 def _untrained(context: Context, call: Call) -> Iterator[Unused]:
     """A wrap in a program without a backward pass, which something unknown trains, or may train."""
     program = context.program
-    runs = set().union(*(it for it in map(context.program_runs, program.files) if id(call.node) in it))
-    inside = [it for it in program.calls if id(it.node) in runs]
+    if missing := _missing(context, call):
+        yield missing
+        return
+    inside = _runs_with(context, call)
     trains = next((it for it in inside if _steps(context, it)), None)
     found = trains or next((it for it in inside if _is_given(context, it, partial(_is_made_by, call))), None)
     if found is not None:
@@ -209,6 +214,46 @@ def _untrained(context: Context, call: Call) -> Iterator[Unused]:
         help = "call `loss.backward()` and `optimizer.step()` in the program's own training loop"
         problem = Problem(message, help, ANY_TIER if trains is not None else NO_TIER, works=trains is None)
         yield Unused(**context.place(call.node), problem=problem)
+
+
+def _runs_with(context: Context, call: Call) -> list[Call]:
+    """The calls in the programs that run a wrap."""
+    runs = set().union(
+        *(it for it in map(context.program_runs, context.program.files) if id(call.node) in it)
+    )
+    return [it for it in context.program.calls if id(it.node) in runs]
+
+
+def _missing(context: Context, call: Call) -> Unused | None:
+    """A wrap that something of a module gets which was not found, in a program that trains.
+
+    It has an optimizer, or the module is the project's, in one of several folders.
+    """
+    program = context.program
+    inside = _runs_with(context, call)
+    for it in inside:
+        given = (value for node in handed(it.node) for value in program.values(node))
+        names = _from_outside(context, it) if any(_is_made_by(call, value) for value in given) else ()
+        for name in names:
+            places = program.project.places(program.file(it.node).path, name)
+            makes = any(context.optimizes(value) for at in inside for value in program.values(at.node))
+            if places is not None and (places or makes):
+                at = program.location(it.node)
+                what = f"`{ast.unparse(it.node.func)}()` ({at.path.name}:{at.span.line})"
+                found = f"several folders have a `{name}`" if places else f"`{name}` was not found"
+                message = f"this DataParallel is not converted: {what} may train it, but {found}"
+                help = f"{'' if places else 'install it, or '}tell dp2ddp its folder by PYTHONPATH"
+                problem = Problem(message, help, ANY_TIER)
+                return Unused(**context.place(call.node), problem=problem)
+    return None
+
+
+def _from_outside(context: Context, call: Call) -> list[str]:
+    """The modules from outside the project that a call is of, or that its class gets its bases from."""
+    classes = (it for it in call.callees if isinstance(it, Cls))
+    names = {it.name for cls in classes for it in context.program.bases(cls) if isinstance(it, Ext)}
+    names |= set() if context.program.entered(call.node) else call.names
+    return sorted({it.partition(".")[0] for it in names} - KNOWN_HOMES)
 
 
 def _steps(context: Context, call: Call) -> bool:
