@@ -10,7 +10,16 @@ import ast
 from collections.abc import Callable, Iterator
 
 from dp2ddp.analyse.api.containers import ASKING_METHODS, TAKES_OUT
-from dp2ddp.analyse.api.files import ACTS, MAKES_FOLDERS, NO_FILE, SAVES, TRACKED_SETTINGS, WRITERS
+from dp2ddp.analyse.api.files import (
+    ACTS,
+    EXISTENCE,
+    MAKES_FOLDERS,
+    NO_FILE,
+    REMOVES,
+    SAVES,
+    TRACKED_SETTINGS,
+    WRITERS,
+)
 from dp2ddp.analyse.api.inspection import ASKS, LOOKS_AT_FUNCTIONS
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.processes import ASKS_USER, INPUT, POPEN_ANSWERS
@@ -95,6 +104,23 @@ def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call]
         call is not None and call.names <= MAKES_FOLDERS and _may_exist(call) and not is_own(call)
         for call in calls
     )
+
+
+def _raced(context: Context, making: set[int]) -> set[int]:
+    """The folders that only the main process may make: it takes away what it finds there, before it makes its own."""
+    found: set[int] = set()
+    for call in context.program.calls:
+        if call.names & REMOVES and context.runs_in_training(call.node) and _is_only_found(context, call.node):
+            runs = (context.run_by(context.program.nodes[key]) & context.run_by(call.node) for key in making)
+            found |= {key for key, shared in zip(making, runs, strict=True) if shared}
+    return found
+
+
+def _is_only_found(context: Context, node: ast.AST) -> bool:
+    """Whether a place in a function is only come to where a file or folder is there."""
+    tests = (it.test for it in context.program.ancestors(node) if isinstance(it, ast.If))
+    calls = (context.program.call(it) for test in tests for it in ast.walk(test) if isinstance(it, ast.Call))
+    return any(it is not None and it.names & EXISTENCE for it in calls)
 
 
 def _may_exist(call: Call) -> bool:
@@ -183,6 +209,7 @@ def collect(
         if any(id(around) in guarded for around in program.ancestors(program.nodes[key]))
     }
     spared = {key for key in guarded - inner if _makes_folders(context, program.nodes[key], is_own)}
+    spared -= _raced(context, spared)
     found: list[Effect] = []
     found += _tests(context, guarded - inner, meetings, spared)
     found += _groups(context, guarded - inner, meetings, spared)
