@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
-from dp2ddp.verify import contents
+from dp2ddp.verify import contents, losses
 from dp2ddp.verify.journal import hashable
 from dp2ddp.verify.notes import (
     LOOP,
@@ -285,7 +285,7 @@ def _step(
     )
     gradients = list(_gradients(optimizer, one, others, tolerance))
     for place, value in enumerate(one.losses):
-        candidates = losses_of(after, others, place)
+        candidates = losses.of_whole(after, others, place)
         if value is None or not candidates:
             continue
         moved = tolerance.moved.loss(at)
@@ -392,42 +392,6 @@ def _same_option(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, (int, float)):
         return math.isclose(one, other, rel_tol=1e-6)
     return one == other
-
-
-def losses_of(after: Sequence[Notes], others: Sequence[Step], place: int) -> list[float]:
-    """What a loss may be of the whole batch: the ranks' mean, weighed by their parts' sizes, or plain.
-
-    The parts are those of the batch that the loss is about, or of all that were drawn for it.
-    """
-    values = [other.losses[place] for other in others]
-    if any(value is None for value in values):
-        return []
-    sources = [_sources(notes, other, place) for notes, other in zip(after, others, strict=True)]
-    means = [_weighed(values, sizes) for sizes in zip(*sources, strict=False)]
-    return [*(mean for mean in means if mean is not None), sum(values) / len(values)]
-
-
-def _weighed(values: Sequence[float], sizes: Sequence[int | None]) -> float | None:
-    """The mean of ``values``, each of so many samples; None where that is not known."""
-    if None in sizes or not sum(sizes):
-        return None
-    return sum(value * size for value, size in zip(values, sizes, strict=True) if size) / sum(sizes)
-
-
-def _sources(notes: Notes, step: Step, place: int) -> list[int | None]:
-    """How many samples of its own a rank's loss may be about, the likeliest first; None where that is not known."""
-    source = step.sources[place]
-    new, earlier = (
-        [
-            notes.passes[number].drawn[it] if it < len(notes.passes[number].drawn) else None
-            for number, it in batches
-            if notes.passes[number].trains
-        ]
-        for batches in (source.new, source.earlier)
-    )
-    each = [None if part is None else len(part) for part in [*new, *earlier]]
-    drawn = [sum(each[: len(new)]) if new and None not in each[: len(new)] else None, *each]
-    return [*source.samples, *drawn]
 
 
 def _samples(notes: Notes, step: Step) -> int:
@@ -602,16 +566,17 @@ def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
         yield from twice
         return
     writers, when = _writers(after)
-    mine, theirs = {contents.without_times(path): step for step, path in before.files}, {
-        contents.without_times(path) for path in writers
-    }
-    for path in sorted(mine.keys() - theirs):
-        yield Difference(mine[path], "files", f"{path} is not written", "files")
-        return
-    for path in sorted(theirs - mine.keys()):
-        step = next(when[name] for name in when if contents.without_times(name) == path)
-        yield Difference(step, "files", f"{path} is written, the original does not write it", "files")
-        return
+    mine = {path: step for step, path in reversed(before.files)}
+    pairs = contents.paired(mine, writers)
+    for path, other in pairs:
+        if path is not None and other is None:
+            yield Difference(mine[path], "files", f"{path} is not written", "files")
+            return
+    for path, other in pairs:
+        if path is None and other is not None:
+            detail = f"{other} is written, the original does not write it"
+            yield Difference(when[other], "files", detail, "files")
+            return
 
 
 def written_twice(after: Sequence[Notes]) -> Iterator[Difference]:

@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -46,7 +46,7 @@ class Found:
 
 def found(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> list[Found]:
     """All that differs in what was printed, saved and written as text."""
-    training = printed.Training.of(before, after[0])
+    training = printed.Training.of(before, after)
     return [
         *_lines_printed(before, after[0], tolerance, training),
         *_checkpoints(before, after, tolerance, training),
@@ -59,7 +59,8 @@ def read(folder: Path, paths: Sequence[str], place: Path) -> dict[str, str]:
     texts = {}
     for path in paths:
         file = folder / path
-        if file.suffix.lower() in _TEXTS and file.is_file() and file.stat().st_size <= _LARGEST:
+        suffix = file.suffix.lower()
+        if (suffix in _TEXTS or suffix[1:].isdigit()) and file.is_file() and file.stat().st_size <= _LARGEST:
             try:
                 text = file.read_text()
             except UnicodeDecodeError:
@@ -76,16 +77,37 @@ def moved(run: Notes, others: Sequence[Notes]) -> dict[tuple[str, int], float]:
     """
     found: defaultdict[tuple[str, int], float] = defaultdict(float)
     for other in others:
-        pairs = [*_matched([text for _, text, _ in run.lines], [text for _, text, _ in other.lines])]
-        for path, one, another in _both(run.texts, other.texts):
-            pairs += _matched(_lines(path, one), _lines(path, another))
-        for line, theirs in pairs:
+        for line, theirs in _pairs(run, other):
             for place, (mine, number) in enumerate(printed.pairs(line, theirs)):
                 far = abs(float(mine.text) - float(number.text))
                 if math.isfinite(far):
                     key = printed.masked(line), place
                     found[key] = max(found[key], ROOM_WRITTEN * far)
     return dict(found)
+
+
+def varying(run: Notes, again: Notes) -> dict[tuple[str, Any], str]:
+    """What the original itself prints, writes and saves otherwise when it runs once more, in words.
+
+    By the line without its numbers, and a number's place in it; or by a checkpoint's path and key.
+    """
+    found: dict[tuple[str, Any], str] = {}
+    for line, theirs in _pairs(run, again):
+        for place, (mine, number) in enumerate(printed.pairs(line, theirs)):
+            if mine.text != number.text:
+                found[printed.masked(line), place] = repr(line.strip()[:100])
+    for one, another in zip(run.saves, again.saves, strict=False):
+        for key, value in _bare(one.values).items() if one.path == another.path else ():
+            if not isinstance(value, dict) and _bare(another.values).get(key) != value:
+                found[one.path, key] = f"{one.path}: {key}"
+    return found
+
+
+def _pairs(run: Notes, other: Notes) -> Iterator[tuple[str, str]]:
+    """The lines of two runs of the original, printed and written, that are the same ones."""
+    yield from _matched([text for _, text, _ in run.lines], [text for _, text, _ in other.lines])
+    for path, one, another in _both(run.texts, other.texts):
+        yield from _matched(_lines(path, one), _lines(path, another))
 
 
 # Lines
@@ -147,18 +169,30 @@ def count(before: Notes, after: Notes) -> dict[str, int]:
 
 
 def _both(mine: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What has one name in both, but for times in it."""
-    named: defaultdict[str, list[str]] = defaultdict(list)
-    for path in sorted(theirs):
-        named[without_times(path)].append(path)
-    for path in sorted(mine):
-        if named[without_times(path)]:
-            yield path, mine[path], theirs[named[without_times(path)].pop(0)]
+    """What has one name in both, but for what differs from run to run in it."""
+    for path, other in paired(mine, theirs):
+        if path is not None and other is not None:
+            yield path, mine[path], theirs[other]
+
+
+def paired(mine: Collection[str], theirs: Collection[str]) -> list[tuple[str | None, str | None]]:
+    """Two programs' paths: those of one name, then those that are the same without what differs from run to run.
+
+    None stands where the other program has none.
+    """
+    left: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted({*theirs} - {*mine}):
+        left[without_times(path)].append(path)
+    found: list[tuple[str | None, str | None]] = []
+    for path in sorted({*mine}):
+        others = left[without_times(path)]
+        found.append((path, path if path in theirs else others.pop(0) if others else None))
+    return [*found, *((None, path) for others in left.values() for path in others)]
 
 
 def without_times(path: str) -> str:
     """A path without what differs from run to run."""
-    return re.sub(r"\d{4,}.*", "#", path)
+    return re.sub(r"\d{4,}.*", "#", printed.unnamed(path))
 
 
 def _lines(path: str, text: str) -> list[str]:
@@ -223,6 +257,8 @@ def _first_other(
     for place, (one, other) in enumerate(printed.pairs(line, another)):
         if printed.same(one.text, other.text, tolerance.written) or one.is_clock:
             continue
+        if (printed.masked(line), place) in tolerance.varying:
+            continue
         room = tolerance.moved.written.get((printed.masked(line), place), 0.0)
         if abs(float(one.text) - float(other.text)) <= room:
             continue
@@ -249,6 +285,8 @@ def _checkpoints(
         for key, mine in _bare(one.values).items():
             if key not in theirs or _is_of_the_run(key, mine) or allowed.same(key, mine, theirs[key]):
                 continue
+            if (one.path, key) in tolerance.varying:
+                continue
             if isinstance(mine, float) and training.has(repr(mine), repr(theirs[key])):
                 continue
             trains = printed.trains(_words(key))
@@ -264,14 +302,15 @@ def saves(before: Notes, after: Sequence[Notes]) -> Iterator[tuple[Save | None, 
     mine, theirs = _named(before.saves), {}
     for notes in after:  # where several ranks save one file, that is said of the files
         theirs = _named(notes.saves) | theirs
-    for name in sorted(mine.keys() & theirs.keys()):
-        yield from zip_longest(mine[name], theirs[name])
+    for name, other in paired(mine, theirs):
+        if name is not None and other is not None:
+            yield from zip_longest(mine[name], theirs[other])
 
 
 def _named(saved: Sequence[Save]) -> dict[str, list[Save]]:
     named: defaultdict[str, list[Save]] = defaultdict(list)
     for save in saved:
-        named[without_times(save.path)].append(save)
+        named[save.path].append(save)
     return dict(named)
 
 

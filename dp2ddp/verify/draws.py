@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import importlib
+import os
 import pickle
 import random
+import secrets
 import sys
+import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 
 from dp2ddp.runtime import held
+from dp2ddp.verify.asked import Asked, is_of
 
 NAMES = ("torch", "Python", "numpy", "the GPU")
 
@@ -24,6 +29,37 @@ def begin(number: int) -> None:
     random.seed(number)
     with suppress(ModuleNotFoundError):
         importlib.import_module("numpy").random.seed(number)
+
+
+def name_alike(number: int, folder: str) -> None:
+    """Have what a program in ``folder`` calls unique come out the same in every run: ids, keys, random names."""
+    drawn, is_own = random.Random(f"unique {number}"), is_of(folder)
+
+    def identified(version: int) -> Any:
+        return uuid.UUID(int=drawn.getrandbits(128), version=version)
+
+    def tokens(form: Callable[[bytes], Any]) -> Any:
+        return lambda nbytes=None: form(
+            drawn.randbytes(secrets.DEFAULT_ENTROPY if nbytes is None else nbytes)
+        )
+
+    own = [
+        (uuid, "uuid1", lambda *_args, **_kwargs: identified(1)),
+        (uuid, "uuid4", lambda: identified(4)),
+        (os, "urandom", drawn.randbytes),
+        (secrets, "token_bytes", tokens(bytes)),
+        (secrets, "token_hex", tokens(bytes.hex)),
+        (secrets, "token_urlsafe", tokens(lambda it: base64.urlsafe_b64encode(it).rstrip(b"=").decode())),
+    ]
+    for module, name, draw in own:
+        setattr(module, name, _of_own(getattr(module, name), draw, is_own))
+
+
+def _of_own(real: Any, draw: Callable[..., Any], is_own: Callable[[str], bool]) -> Asked:
+    def asked(file: str, *args: Any, **kwargs: Any) -> Any:
+        return (draw if is_own(file) else real)(*args, **kwargs)
+
+    return Asked(real, asked)
 
 
 def states() -> tuple[Any, ...]:

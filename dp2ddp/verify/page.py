@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from dp2ddp.verify import losses
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.report import headline, where
-from dp2ddp.verify.run import loss_pairs, norm_pairs, own_curve
+from dp2ddp.verify.run import loss_pairs, norm_pairs
 from dp2ddp.verify.verdict import Result, Verdict
 
 _WIDTH, _HEIGHT = 430, 180
@@ -105,7 +106,7 @@ def _figures(result: Result) -> list[str]:
         return []
     if len(result.before) > 1:
         mine = [[v for step in one.steps for v in step.losses if v is not None] for one in result.before]
-        theirs = [own_curve(ranks) for ranks in result.after]
+        theirs = [losses.curve(ranks) for ranks in result.after]
         curves = [(_BEFORE, 4.0, one) for one in mine] + [(_AFTER, 1.5, one) for one in theirs]
         figures = [_figure(curves, "loss of each seed", _KEY)]
     else:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dp2ddp.verify import losses
 from dp2ddp.verify.notes import Notes
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan\b|inf\b)")
@@ -17,11 +18,16 @@ _TIME = re.compile(
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?) +\d+\b"
     r"|\d+(?:: ?\d+)+(?:[.,]\d+)?"
     r"|(?:\d+(?:\.\d+)?(?:ms|[Ddhms])(?![A-Za-z]))+"
-    r"|\d+(?:\.\d+)?\s*(?:\[(?:ms|s|min|h)\]|(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b)"
+    r"|\d+(?:\.\d+)?\s*(?:\[(?:ms|s|min|h)\]|(?:ms|s|secs?|seconds?|min|minutes?|hours?)\b)(?:/[A-Za-z]+\b)?"
+    r"|\d+(?:\.\d+)?[kM]?\s*[A-Za-z]+/(?:s|sec|second|min|minute|h|hour)\b"
+    r"|\d+(?:\.\d+)?\s*[kKMGT](?:i?B|ib|b)\b"
 )
+"""Of a run: times, rates and memory."""
+_NAME = re.compile(r"\b0x[0-9a-fA-F]{6,}\b|(?<![A-Za-z0-9])tmp[a-z0-9_]{8}(?![A-Za-z0-9_])")
+"""Addresses of objects, and names of temporary folders and files."""
 _CLOCK = frozenset(
     "time times data bt dt timestamp date duration elapsed eta took second seconds sec secs minutes hours latency "
-    "ms speed throughput fps memory mem pid host hostname port".split()
+    "ms speed throughput fps memory mem vram rss pid host hostname port".split()
 )
 """Words for what is another in every run."""
 _TRAINING = frozenset("train training tr".split())
@@ -71,18 +77,23 @@ def trains(said: Sequence[str]) -> bool:
 
 def masked(line: str) -> str:
     """A line without its times and numbers: what stays the same from run to run."""
-    return _NUMBER.sub("#", _TIME.sub("T", line))
+    return _NUMBER.sub("#", _TIME.sub("T", unnamed(line)))
+
+
+def unnamed(text: str) -> str:
+    """A text without the names that every run makes anew."""
+    return _NAME.sub("N", text)
 
 
 def counted(line: str) -> str:
     """A line without its times and numbers, but for whole ones: those that count, also as ``[1: 4/5]`` does."""
-    line = _TIME.sub(lambda found: found[0] if re.fullmatch(r"\d+: \d+", found[0]) else "T", line)
+    line = _TIME.sub(lambda found: found[0] if re.fullmatch(r"\d+: \d+", found[0]) else "T", unnamed(line))
     return _NUMBER.sub(lambda found: found[0] if found[0].isdigit() else "#", line)
 
 
 def numbers(line: str) -> list[Number]:
     """The numbers of a line that are no times."""
-    line = _TIME.sub("T", line)
+    line = _TIME.sub("T", unnamed(line))
     found, end, part = [], 0, 0
     last = frozenset[str]()
     for match in _NUMBER.finditer(line):
@@ -124,9 +135,10 @@ class Training:
     after: Sequence[float]
 
     @staticmethod
-    def of(before: Notes, after: Notes) -> Training:
-        """Those of the original, and of the converted program's main process."""
-        return Training(_training_numbers(before), _training_numbers(after))
+    def of(before: Notes, after: Sequence[Notes]) -> Training:
+        """Those of the original; and of the converted program's main process, and of its whole batches."""
+        theirs = [*_training_numbers(after[0]), *_training_numbers(after[0], losses.curve(after))]
+        return Training(_training_numbers(before), theirs)
 
     def has(self, one: str, other: str) -> bool:
         """Whether two numbers are the same thing of both programs: of the whole batch, and of a part."""
@@ -139,8 +151,8 @@ def pairs(one: str, other: str) -> Iterator[tuple[Number, Number]]:
         yield from zip(numbers(one), numbers(other), strict=True)
 
 
-def _training_numbers(notes: Notes) -> list[float]:
-    values = [v for v in notes.losses if math.isfinite(v)]
+def _training_numbers(notes: Notes, curve: Sequence[float] | None = None) -> list[float]:
+    values = [v for v in (notes.losses if curve is None else curve) if math.isfinite(v)]
     found = list(values)
     ends = sorted({step for step, _, evaluated in notes.lines if evaluated} | {len(values)})
     for start in [0, *ends]:

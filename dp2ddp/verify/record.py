@@ -128,6 +128,7 @@ class Recorder:
             synthetic.replace()
         if settings.get("clock") and self.work:
             Clock(settings["clock"], self.work, _started_as()).patch()
+            draws.name_alike(_started_as(), self.work)
         self._patch_backward()
         self._patch_collectives()
         self.loaders.patch()

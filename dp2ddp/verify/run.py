@@ -6,6 +6,7 @@ drew. What was drawn is compared with what the original's own samplers dealt.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -22,7 +23,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify import compare, contents, noise, notes, reached, rounding
+from dp2ddp.verify import compare, contents, losses, noise, notes, reached, rounding
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes, norm
@@ -140,8 +141,9 @@ def verify(
     try:
         bench = Bench(request, folder, own, say)
         result = _as_is(bench) if request.as_is else _aligned(bench)
-        if result.differences and _rounding_may_be_all(result.differences[0], request):
-            result = _in_float64(bench, result)
+        computed = _computed(result.differences)
+        if computed is not None and _rounding_may_be_all(computed, request):
+            result = _in_float64(bench, result, computed)
     finally:
         if server is None:
             own.close()
@@ -356,35 +358,66 @@ def _aligned(bench: Bench) -> Result:
     if reason := _no_reference(first, ranks, request):
         result.verdict, result.reason = Verdict.INCONCLUSIVE, reason
         return result
-    written = contents.found(first, ranks, tolerance)
-    result.differences = compare.differences(first, ranks, tolerance, written)
-    moved = None
-    if result.differences and _rounding_may_make(result.differences[0]):
-        nudged = [
-            bench.run_before(plan, **given, **kept, nudge=number) for number in range(1, rounding.RUNS + 1)
-        ]
+    again = functools.partial(bench.run_before, plan, **given, **kept)
+    result.differences, written = _differences(first, ranks, tolerance)
+    computed = _computed(result.differences, printed=False)
+    if computed is not None and _rounding_may_make(computed):
+        nudged = [again(nudge=number) for number in range(1, rounding.RUNS + 1)]
         others = [run.ranks[0] for run in nudged if not run.failed]
         moved = replace(rounding.moved(first, others), written=contents.moved(first, others))
         tolerance = replace(tolerance, moved=moved)
-        written = contents.found(first, ranks, tolerance)
-        found = compare.differences(first, ranks, tolerance, written)
-        result.differences = [one for one in found if one.step < moved.chaotic]
-        written = [one for one in written if one.step < moved.chaotic]
+        result.differences, written = _differences(first, ranks, tolerance)
         result.steps = min(result.steps, moved.chaotic - 1)
+    computed = _computed(result.differences)
+    if computed is not None and computed.cause in ("evaluation", "contents"):
+        once_more = again()
+        if not once_more.failed:
+            tolerance = replace(tolerance, varying=contents.varying(first, once_more.ranks[0]))
+            result.differences, written = _differences(first, ranks, tolerance)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
-    result.compared = _compared(first, ranks) + (_measured(moved) if moved else [])
+    result.compared = _compared(first, ranks) + _measured(tolerance.moved)
     result.notes = _remarks(first, ranks, request, written)
+    if tolerance.varying:
+        lines = ", ".join(list(dict.fromkeys(tolerance.varying.values()))[:4])
+        result.notes.append(
+            f"numbers that the original itself gives otherwise in each run were not compared: {lines}"
+        )
     return result
 
 
-def _in_float64(bench: Bench, result: Result) -> Result:
-    """The result in float64 where the programs match in that; else theirs in float32, with what float64 says."""
-    request, first = bench.request, result.differences[0]
+def _differences(
+    before: Notes, after: Sequence[Notes], tolerance: Tolerance
+) -> tuple[list[Difference], list[contents.Found]]:
+    """All that differs, and in what is written, up to where rounding makes another training of it."""
+    written = contents.found(before, after, tolerance)
+    found = compare.differences(before, after, tolerance, written)
+    end = tolerance.moved.chaotic
+    return [one for one in found if one.step < end], [one for one in written if one.step < end]
+
+
+def _computed(differences: Sequence[Difference], printed: bool = True) -> Difference | None:
+    """The first difference in what the programs compute, not in which files they write and when.
+
+    ``printed``: that may be what is printed of an evaluation.
+    """
+    left_out = {"files", "checkpoint", *([] if printed else ["evaluation"])}
+    return next((it for it in differences if it.what not in left_out or it.cause == "contents"), None)
+
+
+def _in_float64(bench: Bench, result: Result, first: Difference) -> Result:
+    """The result in float64 where the programs compute the same in that; else in float32, with what float64 says.
+
+    ``first``: what they computed otherwise in float32, beside whatever else differs.
+    """
+    request = bench.request
     bench.say("they differ in float32, maybe by rounding; running once more in float64 …")
     folder = bench.folder / "float64"
     folder.mkdir()
     wide = _aligned(Bench(replace(request, float64=True), folder, bench.server, bench.say))
-    if wide.verdict is Verdict.MATCH and wide.steps >= first.step:
+    same = wide.verdict is not Verdict.INCONCLUSIVE and not _computed(
+        wide.differences, first.what == "evaluation"
+    )
+    if same and wide.steps >= first.step:
         wide.notes.insert(
             0,
             f"in float32 rounding errors grow from step to step: the programs differ {where(first)} "
@@ -405,7 +438,9 @@ def _rounding_may_make(first: Difference) -> bool:
 
 
 def _measured(moved: rounding.Moved) -> list[tuple[str, str]]:
-    """What rounding was allowed to do."""
+    """What rounding was allowed to do, if that was measured."""
+    if not moved.parameters:
+        return []
     far = max((it for step in moved.parameters for it in step.values()), default=0.0) / rounding.ROOM
     text = (
         f"moves parameters of the original by up to {far:.2g}, as measured by {rounding.RUNS} more runs of it"
@@ -650,7 +685,7 @@ def loss_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float
     for number in range(min([len(before.steps), *(len(one.steps) for one in after)])):
         one, others = before.steps[number], [rank.steps[number] for rank in after]
         for place in range(min([len(one.losses), *(len(other.losses) for other in others)])):
-            candidates = compare.losses_of(after, others, place)
+            candidates = losses.of_whole(after, others, place)
             if one.losses[place] is not None and candidates:
                 value = one.losses[place]
                 pairs.append((value, min(candidates, key=lambda found: abs(found - value))))
@@ -704,7 +739,7 @@ def _as_is(bench: Bench) -> Result:
     result = Result(Verdict.MATCH, before=befores, after=afters)
     result.aligned = [f"nothing: {SEEDS} seeds of each program, with their own samples and random numbers"]
     curves = [[value for step in one.steps for value in step.losses if value is not None] for one in befores]
-    theirs = [own_curve(ranks) for ranks in afters]
+    theirs = [losses.curve(ranks) for ranks in afters]
     result.steps = min(map(len, [*curves, *theirs]))
     outside, result.compared = spread(curves, theirs)
     result.compared += _compared_as_is(befores)
@@ -740,16 +775,6 @@ def _compared_as_is(befores: Sequence[Notes]) -> list[tuple[str, str]]:
             "lengths and reshuffling of epochs, keys and times of checkpoints, files",
         ),
     ]
-
-
-def own_curve(ranks: Sequence[Notes]) -> list[float]:
-    """The losses of a run, of the whole batch."""
-    curve = []
-    for number in range(min(len(one.steps) for one in ranks)):
-        steps = [rank.steps[number] for rank in ranks]
-        for place in range(min(len(step.losses) for step in steps)):
-            curve += compare.losses_of(ranks, steps, place)[:1]
-    return curve
 
 
 def spread(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from dp2ddp.verify.notes import Notes
 from dp2ddp.verify.rounding import Moved
@@ -43,6 +45,8 @@ class Tolerance:
     """Of parameters, where the optimizer divides gradients by their size."""
     moved: Moved = field(default_factory=Moved)
     """What rounding was measured to do, where that is more."""
+    varying: Mapping[tuple[str, Any], str] = field(default_factory=dict)
+    """What the original prints, writes and saves otherwise in each of its runs: see ``contents.varying``."""
 
     @property
     def written(self) -> float:
