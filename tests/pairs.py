@@ -307,8 +307,12 @@ RIGHT = {
         both=(
             *TIMED,
             (" {correct / 30:.4f}", " {correct / 30:.4f} ({passed:.9f})"),
-            ("    model.eval()", '    open(f"run_{int(1e9 * time.time())}", "w").close()\n    model.eval()'),
-        )
+            (
+                "    model.eval()",
+                '    name = f"run_{int(1e9 * time.time())}"\n    open(name, "w").close()\n    model.eval()',
+            ),
+        ),
+        after=(("    open(name", "    if ddp.is_main_process(): open(name"),),
     ),
     "float32 by name": Pair(
         both=(

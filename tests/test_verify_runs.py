@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pairs import PRINT, Pair
+from pairs import LOSS, NET, PRINT, Pair
 from parity.harness import Lab
-from test_verify import GROWN, verified
+from test_verify import CHAOTIC, GROWN, verified
 
 from dp2ddp.verify import printed
 from dp2ddp.verify.compare import files
@@ -135,3 +135,24 @@ def test_beside_another_file_rounding_is_no_difference(lab: Lab, tmp_path: Path)
     result = verified(lab, tmp_path, replace(GROWN, after=(*GROWN.after, *extra)), processes=3, steps=12)
     assert result.verdict is Verdict.DIFFERS, report(result)
     assert {it.what for it in result.differences} == {"files"}, report(result)
+
+
+def test_what_rounding_hides_of_float32_is_looked_at_in_float64(lab: Lab, tmp_path: Path) -> None:
+    """Steps that are no more comparable in float32, right ones and such that another learning rate makes."""
+    loop = "for epoch in range(40):\n"
+    pair = Pair(
+        both=(
+            (NET, CHAOTIC),
+            ("for epoch in range(3):\n", loop),
+            (LOSS, LOSS + " * 0.1 + outputs.mean()"),
+            ("lr=0.1)", "lr=1.0)"),
+        )
+    )
+    result = verified(lab, tmp_path, pair, steps=28)
+    assert (result.verdict, result.widened) == (Verdict.MATCH, True), report(result)
+    assert result.steps > 24, report(result)
+    assert "so they were compared in float64, where they agree" in report(result)
+    wrong = (loop, loop + "    if epoch == 6:\n        optimizer.param_groups[0]['lr'] = 0.9\n")
+    found = verified(lab, tmp_path, replace(pair, after=(wrong,)), steps=28)
+    assert found.verdict is Verdict.DIFFERS, report(found)
+    assert found.differences[0].what == "learning rate", report(found)

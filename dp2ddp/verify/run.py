@@ -141,7 +141,7 @@ def verify(
     try:
         bench = Bench(request, folder, own, say)
         result = _as_is(bench) if request.as_is else _aligned(bench)
-        computed = _computed(result.differences)
+        computed = _computed(result.differences) or result.cut
         if computed is not None and _rounding_may_be_all(computed, request):
             result = _in_float64(bench, result, computed)
     finally:
@@ -367,7 +367,8 @@ def _aligned(bench: Bench) -> Result:
         moved = replace(rounding.moved(first, others), written=contents.moved(first, others))
         tolerance = replace(tolerance, moved=moved)
         result.differences, written = _differences(first, ranks, tolerance)
-        result.steps = min(result.steps, moved.chaotic - 1)
+        if result.steps >= moved.chaotic:
+            result.steps, result.cut = moved.chaotic - 1, computed
     computed = _computed(result.differences)
     if computed is not None and computed.cause in ("evaluation", "contents"):
         once_more = again()
@@ -417,11 +418,14 @@ def _in_float64(bench: Bench, result: Result, first: Difference) -> Result:
     same = wide.verdict is not Verdict.INCONCLUSIVE and not _computed(
         wide.differences, first.what == "evaluation"
     )
-    if same and wide.steps >= first.step:
+    cut = result.cut is not None  # what float32 says ends early
+    enough = wide.steps > result.steps if cut else wide.steps >= first.step
+    differs = wide.verdict is Verdict.DIFFERS and wide.differences[0].what != "end"
+    if (same and enough) or (cut and differs):
         wide.notes.insert(
             0,
             f"in float32 rounding errors grow from step to step: the programs differ {where(first)} "
-            f"({first.detail}); so they were compared in float64, where they agree",
+            f"({first.detail}); so they were compared in float64, where they {'agree' if same else 'differ, too'}",
         )
         wide.widened = True
         return wide
@@ -574,7 +578,8 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
         "Python's and numpy's random state before the programs seed it, and all generators' states after each "
         "optimizer step: the same in the original and on rank 0",
-        "the clock: each time that the programs' own code asks for is 10 ms later than the one before",
+        "the clock: each time that the programs' own code asks for is 10 ms later than the one before; what it calls "
+        "unique (uuid, secrets) is drawn alike",
         "line numbers in log records: none, as the conversion moves lines",
         f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",

@@ -81,6 +81,8 @@ class Result:
     after: list[list[Notes]] = field(default_factory=list)
     steps: int = 0
     """How many were compared."""
+    cut: Difference | None = None
+    """What differs later, where rounding may have made another training of it."""
     widened: bool = False
     """In float64, because rounding parts the programs in float32."""
     compared: list[tuple[str, str]] = field(default_factory=list)
