@@ -140,6 +140,14 @@ model = Net().cuda()
 
 # Means over the samples, though no plain call of a criterion says so.
 MEANS = {
+    "targets that are set to None": program(
+        (
+            LOSS,
+            "mark = targets.cuda() if epoch else None\n        if epoch > 5:\n            mark = None\n"
+            "        if mark == None:\n            mark = targets.cuda()\n"
+            "        elif mark != None:\n            outputs = outputs * 2\n        loss = criterion(outputs, mark)",
+        )
+    ),
     "rows of a table of classes": program(
         (LOSS, "loss = -(F.one_hot(targets.cuda(), 2).float() * F.log_softmax(outputs, 1)).sum(1).mean()")
     ),

@@ -73,6 +73,14 @@ DECIDED = {
         "    def stop():\n        return hits > 1\n\n    return see, stop\n\n\nsee, stop = make()\n",
         "see(outputs)\nif stop():\n    break",
     ),
+    "whether something is there that some rank saw": (
+        "",
+        "seen = None\nif outputs.std() < 0.6:\n    seen = epoch\nif seen != None:\n    break",
+    ),
+    "which elements are None": (
+        "",
+        "rows = np.array([None if it > 1 else it for it in outputs[:, 0].tolist()])\nif (rows == None).any():\n    break",
+    ),
     "a list that a function fills": (
         "seen = []\n" + function("seen.append(x.std().item())"),
         "check(outputs)\nif max(seen) > 1:\n    break",
@@ -203,6 +211,10 @@ SCALED = {
 }
 # What every process has alike, or only reports, or agrees on.
 ALIKE = {
+    "whether a part of the batch is used": (
+        "def scaled(x, by=None):\n    return x if by == None else x * by\n\n\nuses = False\n",
+        "mark = targets if uses else None\nif not mark == None and epoch > 1:\n    break\nscaled(outputs, mark)",
+    ),
     **{
         f"another method, {how}": (
             before,

@@ -638,6 +638,24 @@ class Context:
         """Whether a call makes loaders of a class of the project."""
         return self.loader_arguments(call) is not call
 
+    def asks_identity(self, node: ast.AST) -> bool:
+        """Whether a comparison asks which object something is, and nothing of its numbers: ``x is None``.
+
+        So does ``x == None`` where it is a condition: elements can't be compared there.
+        """
+        if not isinstance(node, ast.Compare):
+            return False
+        if all(isinstance(it, ast.Is | ast.IsNot) for it in node.ops):
+            return True
+        match node:
+            case ast.Compare(
+                ops=[ast.Eq() | ast.NotEq()], comparators=[ast.Constant(value=None)]
+            ) | ast.Compare(left=ast.Constant(value=None), ops=[ast.Eq() | ast.NotEq()]):
+                around = self.program.parent(node)
+                is_test = getattr(around, "test", None) is node or isinstance(around, ast.BoolOp)
+                return is_test or isinstance(getattr(around, "op", None), ast.Not)
+        return False
+
     def module_class(self, value: Value) -> bool:
         """Whether a value is a neural network module."""
         if isinstance(value, Inst):

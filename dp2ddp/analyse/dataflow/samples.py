@@ -501,18 +501,14 @@ class Samples:
                 return self._is_instance(subject, kind)
             case ast.Compare(
                 left=ast.Name() as name,
-                ops=[ast.Eq() | ast.NotEq()],
+                ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq() as asks],
                 comparators=[ast.Constant(value=wanted)],
             ):
-                literal = self._literal(name, frame)
-                if literal not in (None, (GIVEN,)):
-                    return (literal[0] == wanted) is isinstance(test.ops[0], ast.Eq)
-            case ast.Compare(
-                left=ast.Name() as name, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]
-            ):
-                literal = self._literal(name, frame)
-                if literal is not None:
-                    return (literal[0] is None) is isinstance(test.ops[0], ast.Is)
+                literal, same = self._literal(name, frame), isinstance(asks, ast.Is | ast.Eq)
+                if literal is not None and wanted is None:
+                    return (literal[0] is None) is same
+                if literal not in (None, (GIVEN,)) and isinstance(asks, ast.Eq | ast.NotEq):
+                    return (literal[0] == wanted) is same
         return None
 
     def _literal(self, name: ast.Name, frame: Frame) -> tuple[object] | None:
@@ -770,9 +766,8 @@ class Samples:
                 return self._is_data(test.operand, frame)
             case ast.Compare():
                 asked = [test.left, *test.comparators]
-                if all(
-                    isinstance(operator, ast.Is | ast.IsNot | ast.In | ast.NotIn) for operator in test.ops
-                ):
+                by_key = all(isinstance(operator, ast.In | ast.NotIn) for operator in test.ops)
+                if by_key or self.context.asks_identity(test):
                     return False
                 return any(self._is_data(value, frame) for value in asked)
             case ast.Constant():

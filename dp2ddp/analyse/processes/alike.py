@@ -73,7 +73,7 @@ def _own(context: Context, node: ast.expr | None, depth: int = 0) -> bool:
             inner = assigned(context, node)
             if isinstance(node, ast.Attribute) and not inner:  # `datetime.now().microsecond`
                 inner = [node.value] if isinstance(node.value, ast.Call) else []
-        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+        case ast.Compare() if context.asks_identity(node):
             return False
         case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
             inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]

@@ -311,7 +311,9 @@ class _Steering:
     def _behind(self, use: _Use) -> Iterator[_Use]:
         node, below = use.node, use.below
         match node:
-            case ast.Constant() | ast.Lambda() | ast.JoinedStr() | ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+            case ast.Constant() | ast.Lambda() | ast.JoinedStr():
+                return
+            case ast.Compare() if self.context.asks_identity(node):
                 return
             case ast.Call():
                 yield from self._call(node, below)

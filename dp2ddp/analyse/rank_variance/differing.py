@@ -320,9 +320,9 @@ class _Following:
                 return self._settled(node, held | self._how(index, frame, found))
             case ast.Call():
                 return self._handed(node, frame, found)
-            case ast.Compare(ops=operators, left=left, comparators=others):
+            case ast.Compare(left=left, comparators=others):
                 asked = [self._how(it, frame, found) for it in (left, *others)]
-                if all(isinstance(it, ast.Is | ast.IsNot) for it in operators):
+                if self.context.asks_identity(node):
                     return MEASURED | SURELY if any(it & MANY for it in asked) else 0
                 if not asked[-1] & MANY and self._asks_for_key(node):
                     return 0

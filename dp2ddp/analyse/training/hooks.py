@@ -175,9 +175,9 @@ def _leaves(nodes: Iterable[ast.AST]) -> Iterator[str]:
 def _is_sign(context: Context, node: ast.AST) -> bool:
     """Whether all that is asked of a gradient is its sign, or whether it is there."""
     parent = context.program.parent(node)
+    if context.asks_identity(parent):
+        return True
     match parent:
-        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
-            return True
         case ast.Attribute(attr=name) if name in SIGN_ALONE:
             return True
         case ast.Attribute(attr="data"):

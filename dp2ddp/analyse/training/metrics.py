@@ -664,10 +664,7 @@ class _Followed:
                 self._uses(node, self.rows) and not self.whole(node) and self._values.of(node) not in PLAIN
             )
             return ast.unparse(node) if is_own or self._uses(node, sure) else ""
-        is_asked_for = isinstance(node, ast.Compare) and all(
-            isinstance(it, ast.Is | ast.IsNot) for it in node.ops
-        )
-        if is_asked_for or isinstance(node, ast.expr) and self.whole(node):
+        if self.context.asks_identity(node) or isinstance(node, ast.expr) and self.whole(node):
             if not self._uses(node, sure):
                 return ""
         children = ast.iter_child_nodes(node)

@@ -588,7 +588,8 @@ class _Finder(Gathering):
                 self._combine("sum", part)
 
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
-        there = NUMBERS if _asks_for_none(test) else PLAIN  # a number is one on every rank, or none yet
+        # a number is one on every rank, or none yet
+        there = NUMBERS if self.context.asks_identity(test) else PLAIN
         return all(
             self._is_number_of_all(part) or self._value(part, frame) in (*there, Kind.WHOLE)
             for part in compared(test)
@@ -945,14 +946,6 @@ def _average(value: Value) -> str:
     """How the means of parts average to that of the whole batch."""
     averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
     return averages.get(value, "even")  # type: ignore[arg-type]
-
-
-def _asks_for_none(test: ast.expr) -> bool:
-    """``average is None``, and ``average is not None``."""
-    match test:
-        case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
-            return True
-    return False
 
 
 def _mentioned(node: ast.AST) -> set[str]:
