@@ -89,6 +89,14 @@ DECIDED = {
         "seen = []\n\n\ndef check(found, x):\n    found.append(x.std().item())\n\n\n",
         "check(seen, outputs)\nif max(seen) > 1:\n    break",
     ),
+    "an array that is filled by its columns": (
+        "kept = np.zeros((3, 1))\n",
+        "np.put(kept.T, 0, outputs.std().item())\nif kept[0] < 0.6:\n    break",
+    ),
+    "a field of what is loaded": (
+        "class Held:\n    pass\n\n\nheld = Held()\nnp.save('held.npy', [held])\n",
+        "held.T = outputs.std().item()\nif np.load('held.npy', allow_pickle=True)[0].T > 1 or operator.attrgetter('held')(sys).T > 1:\n    break",
+    ),
     "how often a function came to its end": (
         "seen = []\n" + function("if x.std() < 0.6:\n    return\nseen.append(1)"),
         "check(outputs)\nif len(seen) > 1:\n    break",
@@ -234,6 +242,10 @@ ALIKE = {
         "seen = []\nkept = []\n" + function("kept.append(x.std().item())"),
         "check(outputs)\nseen.append(epoch)\nif max(seen) > 1:\n    break",
     ),
+    "the columns of an array, where those of others are changed": (
+        function("return x.T", "turned"),
+        "seen = outputs.detach().numpy()\nnp.put(seen.T, 0, 1)\nif turned(epoch)[0] > 1:\n    break",
+    ),
     "another object of the class": (
         kept(SEE) + "other = Kept()\n",
         "it.see(outputs)\nif other.bad:\n    break",
@@ -257,7 +269,7 @@ ALIKE = {
     "the loss of the whole batch": (STOPPER, "if stopper.step(loss.item()):\n    break"),
     "a message": (function("if x.std() < 0.6:\n    print('narrow')"), "check(outputs)"),
 }
-IMPORTS = "import functools\nimport heapq\nimport sys\n\nimport numpy as np\n"
+IMPORTS = "import functools\nimport heapq\nimport operator\nimport sys\n\nimport numpy as np\n"
 
 
 @pytest.mark.parametrize("name", DECIDED)

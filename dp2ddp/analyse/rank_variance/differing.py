@@ -28,7 +28,7 @@ from dp2ddp.analyse.api.layers import (
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.api.purity import COPIES_OBJECT
-from dp2ddp.analyse.api.tensors import NO_NUMBERS
+from dp2ddp.analyse.api.tensors import IS_ITS_DATA, NO_NUMBERS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import PLAIN, Every, Held, Kind, Unclear
@@ -819,6 +819,11 @@ class _Following:
             case ast.Call(func=ast.Attribute(value=holder)):
                 if not _is_outside_name(self.program.values(holder)):  # `torch.cat(rows)` is no part of torch
                     self._change(holder, how, frame, found)
+                return
+            case ast.Attribute(value=holder, attr=name) if name in IS_ITS_DATA and not self._owners(
+                holder, frame
+            ):
+                self._change(holder, how, frame, found)  # the same elements, and no field of every object
                 return
             case ast.Attribute(value=holder, attr=name):
                 if any(isinstance(it, Ext | Func) for it in self.program.values(held)):
