@@ -375,12 +375,6 @@ OTHERS = {
     "a mean that is taken off in place": program(
         (LOSS, "outputs.sub_(outputs.mean(0))\n        loss = outputs.pow(2).mean()")
     ),
-    "batches that are centred in place": program(
-        (
-            "        outputs = model(inputs.cuda())",
-            "        inputs.sub_(inputs.mean(0))\n        outputs = model(inputs.cuda())",
-        )
-    ),
     "a spread times an option": program(
         ("data = ", OPTIONS + "data = "), (LOSS, "loss = outputs.var()\n        loss *= args.weight")
     ),

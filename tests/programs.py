@@ -125,6 +125,19 @@ SOMETIMES_WRAPPED = {
 
 # What can't be shown to be right in parts.
 WHOLE_BATCH = {
+    "one loop for training and evaluation": case(
+        "DDP503",
+        15,
+        "trains and evaluates",
+        (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
+        (
+            LOOP + "    for inputs, targets in loader:\n",
+            "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n"
+            "    seen = 0\n    for inputs, targets in {True: loader, False: other}[phase]:\n"
+            "        seen += len(targets.cuda())\n",
+        ),
+        ("            optimizer.step()\n", "            optimizer.step()\n    print(seen)\n"),
+    ),
     "a spread of squares": case("DDP501", 16, "mixes samples", (LOSS, "loss = (outputs**2).std() / 16")),
     "similarities between samples": case(
         "DDP501",
@@ -439,19 +452,6 @@ PREPARED = {
         15,
         "depends on `inputs`",
         (FORWARD, "if inputs.max() > 2.5:\n            continue\n        " + FORWARD),
-    ),
-    "one loop for training and evaluation": case(
-        "DDP503",
-        15,
-        "trains and evaluates",
-        (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
-        (
-            LOOP + "    for inputs, targets in loader:\n",
-            "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n"
-            "    seen = 0\n    for inputs, targets in {True: loader, False: other}[phase]:\n"
-            "        seen += len(targets.cuda())\n",
-        ),
-        ("            optimizer.step()\n", "            optimizer.step()\n    print(seen)\n"),
     ),
     "a tensor as large as the batch": case(
         "DDP503",
@@ -1120,12 +1120,16 @@ OTHERS_HANDED = {
         '        super().__setattr__(name, iter([*value][1:]) if name == "batches" else value)\n\n\nclass Timed',
     ),
 }
-NOT_HANDED = {
+# Which batches a loop gets can't be told for parts; whole ones are drawn alike, and divided afterwards.
+DRAWN_WHOLE = {
     "an iterator that is taken from before": PROGRAM.replace(
         LOOP, "rounds = iter(loader)\nfirst = next(rounds)\n" + LOOP
     ).replace("in loader:", "in rounds:"),
     "batches that another loop takes": HANDING.replace(
         "    for step, (", "    first = next(rounds)\n    for step, ("
+    ),
+    "batches that are centred in place": PROGRAM.replace(
+        FORWARD, "inputs.sub_(inputs.mean(0))\n        " + FORWARD
     ),
 }
 

@@ -23,7 +23,6 @@ from programs import (
     LOOP,
     LOSS,
     NOT_BARE,
-    NOT_HANDED,
     OPTIMIZER,
     PARTS,
     PATH,
@@ -827,12 +826,6 @@ def test_an_iterator_over_what_has_its_name_is_followed() -> None:
     text = PROGRAM.replace("    for inputs", "    loader = enumerate(loader)\n    for inputs")
     _, conversion = converted(text.replace("for inputs, targets in", "for _, (inputs, targets) in"))
     assert conversion.scripts[0].tier == "sharded"
-
-
-@pytest.mark.parametrize("name", NOT_HANDED)
-def test_objects_that_may_hand_out_something_else_keep_the_batches_whole(name: str) -> None:
-    _, conversion = converted(NOT_HANDED[name])
-    assert conversion.scripts[0].tier == "whole batch"
 
 
 def test_what_works_otherwise_in_several_processes_is_named() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from own_batches import with_steps
 from prepared import BEWARE, DIVIDED, HEAD
-from programs import PATH, PREPARED
+from programs import DRAWN_WHOLE, PATH, PREPARED
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
@@ -31,6 +31,17 @@ def test_what_can_be_done_to_whole_batches_is_done_before(lab: Lab, name: str) -
     assert script.tier.startswith("sharded")
     before, after = runs(lab, text, 2)
     assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", DRAWN_WHOLE)
+def test_what_is_drawn_alike_is_divided_afterwards(lab: Lab, name: str, processes: int) -> None:
+    text = DRAWN_WHOLE[name]
+    (script,) = convert(Project.of({PATH: text})).scripts
+    assert script.tier == "sharded"
+    before, after = runs(lab, text, processes)
+    assert differences(before, after, losses=False) == []
+    assert same_numbers(before.printed, after.printed)
 
 
 @pytest.mark.parametrize("processes", [2, 3])

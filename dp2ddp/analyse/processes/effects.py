@@ -110,7 +110,11 @@ def _raced(context: Context, making: set[int]) -> set[int]:
     """The folders that only the main process may make: it takes away what it finds there, before it makes its own."""
     found: set[int] = set()
     for call in context.program.calls:
-        if call.names & REMOVES and context.runs_in_training(call.node) and _is_only_found(context, call.node):
+        if (
+            call.names & REMOVES
+            and context.runs_in_training(call.node)
+            and _is_only_found(context, call.node)
+        ):
             runs = (context.run_by(context.program.nodes[key]) & context.run_by(call.node) for key in making)
             found |= {key for key, shared in zip(making, runs, strict=True) if shared}
     return found

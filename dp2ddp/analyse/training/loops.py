@@ -278,7 +278,7 @@ def pulled(loops: list[BatchLoop]) -> set[int]:
 
 def evaluated(context: Context, loops: list[BatchLoop]) -> set[int]:
     """The loaders of loops that train on some and only evaluate on others."""
-    return {site for loop in loops if _evaluates_too(context, loop) for site in loop.loaders}
+    return {site for loop in loops if evaluates_too(context, loop) for site in loop.loaders}
 
 
 def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set[int]]:
@@ -416,7 +416,7 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
                 "use a second loader for evaluation",
                 SHARDED_ONLY,
             )
-        if _evaluates_too(context, loop):
+        if evaluates_too(context, loop):
             yield from _counted(context, loop, numbers)
         elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
             yield context.obstacle(
@@ -684,7 +684,7 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
             return
 
 
-def _evaluates_too(context: Context, loop: BatchLoop) -> bool:
+def evaluates_too(context: Context, loop: BatchLoop) -> bool:
     """Whether a loop trains, and may only evaluate what comes from another loader."""
     several = len(loop.loaders) > 1 or any(_makes_several(context, site) for site in loop.loaders)
     return loop.trains and several and _may_only_evaluate(context, loop)

@@ -25,7 +25,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, Mod, full_name
-from dp2ddp.analyse.training.loops import BatchLoop
+from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too
 from dp2ddp.analyse.training.own_batches import Site, Sites, only_trains
 from dp2ddp.facts import OwnBatch
 
@@ -57,6 +57,8 @@ def find(context: Context, loops: Iterable[BatchLoop]) -> tuple[list[Site], list
     training = [it for it in loops if it.trains]
     if not training or not all(isinstance(it.node, ast.For) and it.pulls is None for it in training):
         return [], []
+    if any(evaluates_too(context, it) for it in training):
+        return [], []
     nodes = [it.node for it in training]
     if any(context.program.is_inside(one, other) for one in nodes for other in nodes if one is not other):
         return [], []
@@ -87,10 +89,15 @@ class _Preparing:
     def sites(self) -> list[Site]:
         program = self.context.program
         met: dict[int, ast.expr] = {}
-        for key in self.runs:
+        around = (program.body(program.scope(it.node)) for it in self.loops)
+        beside = {id(it) for body in around for it in body} - self.runs
+        for key in self.runs | beside:
             node = program.nodes.get(key)
             if isinstance(node, ast.expr):
-                met |= {id(it): it for it in self._met(node)}
+                found_here = {id(it): it for it in self._met(node)}
+                if found_here and key in beside:
+                    raise Unknown  # what the last round leaves is used after the loop
+                met |= found_here
         found: Sites = {}
         named = {id(self._named(it)) for it in met.values()}
         taken: dict[tuple[int, bool], tuple[ast.stmt, list[str]]] = {}
