@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import CHANGES, CHANGES_FIRST
 from dp2ddp.analyse.api.iteration import HANDS_PARTS_OUT
@@ -48,13 +49,48 @@ def writes(method: str) -> bool:
     return method.endswith("_") and not method.startswith("_") and method not in NO_NUMBERS_IN_PLACE
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What a function gives names: of what the value is a part or another look, if it is a call, and the names."""
+
+    marks: Keys
+    call: ast.Call | None
+    names: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """A node that may write: into what, by itself, and into what at a place that is not written there."""
+
+    node: ast.AST
+    marks: Keys
+    entries: str
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a call gives a function of the project: to each parameter, and to those that may be any."""
+
+    scope: Scope
+    given: tuple[tuple[int, Keys], ...]
+    spread: Keys
+    named: frozenset[int]
+
+
 class Looks:
-    """Asked of one program."""
+    """Asked of one program; what is the same for all tensors is worked out once."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self._found: dict[tuple[int, Keys, int], list[ast.AST]] = {}
         self._places: dict[tuple[int, Keys], list[tuple[ast.AST, ast.AST]]] = {}
+        self._spreads: dict[tuple[int, Keys, int], Keys] = {}
+        self._marked: dict[ast.AST, Keys] = {}
+        self._giving: dict[int, list[_Given]] = {}
+        self._writing: dict[int, list[_Writing]] = {}
+        self._withins: dict[int, list[Scope]] = {}
+        self._takings: dict[ast.AST, list[_Taken]] = {}
+        self._loops: dict[ast.AST, frozenset[int]] = {}
 
     def written(self, node: ast.expr) -> list[ast.AST]:
         """The places that may write into what an expression is, by whichever name its function has for it."""
@@ -90,7 +126,7 @@ class Looks:
         for loop in (it for it in program.ancestors(use) if id(it) in around):
             if isinstance(loop, ast.For) and program.is_inside(use, loop.iter):
                 continue
-            inside = {id(it) for it in ast.walk(loop)}
+            inside = self._nodes_in(loop)
             return not all(it in inside and order[it] < order[id(use)] for it in keys)  # type: ignore[index]
         return False
 
@@ -118,8 +154,12 @@ class Looks:
 
     def _is_made_in(self, loop: ast.AST, keys: Keys) -> bool:
         """Whether each round of a loop makes some tensors anew."""
-        inside = {id(it) for it in ast.walk(loop)}
-        return bool(keys) and all(it in inside for it in keys)
+        return bool(keys) and keys <= self._nodes_in(loop)
+
+    def _nodes_in(self, loop: ast.AST) -> frozenset[int]:
+        if loop not in self._loops:
+            self._loops[loop] = frozenset(id(it) for it in ast.walk(loop))
+        return self._loops[loop]
 
     # What is one tensor
 
@@ -163,47 +203,64 @@ class Looks:
 
     def _is_one_of(self, node: ast.expr, keys: Keys) -> bool:
         """Whether an expression is one of some tensors, a part of it or another look."""
-        for leaf in looks_at(node):
-            part: ast.expr = leaf
-            while True:
-                if isinstance(part, ast.Name):
-                    if any(id(it) in keys for it in self.program.definitions(part)):
-                        return True
-                    break
-                if ast.unparse(part) in keys:
-                    return True
-                if not isinstance(part, ast.Attribute | ast.Subscript):
-                    break
-                part = part.value
-        return False
+        return not keys.isdisjoint(self._marks(node))
+
+    def _marks(self, node: ast.expr) -> Keys:
+        """What tells apart all of which an expression may be a part, or another look."""
+        if node not in self._marked:
+            self._marked[node] = frozenset(mark for leaf in looks_at(node) for mark in self._marks_of(leaf))
+        return self._marked[node]
+
+    def _marks_of(self, leaf: ast.expr) -> Iterator[object]:
+        part = leaf
+        while not isinstance(part, ast.Name):
+            yield ast.unparse(part)
+            if not isinstance(part, ast.Attribute | ast.Subscript):
+                return
+            part = part.value
+        yield from map(id, self.program.definitions(part))
 
     def _spread(self, scope: Scope, keys: Keys, depth: int) -> Keys:
         """With the names that a function gives a part of it, or another look."""
-        found = set(keys)
-        while True:
-            size = len(found)
-            for node in self.program.body(scope):
-                match node:
-                    case ast.Assign(targets=targets, value=value):
-                        pass
-                    case ast.For(target=target, iter=value) | ast.NamedExpr(target=target, value=value):
-                        targets = [target]
-                    case _:
-                        continue
-                now = frozenset(found)
-                for target, part in ((one, part) for it in targets for one, part in _pairs(it, value)):
-                    if not self._is_one_of(part, now) and not self._is_handed_back(part, now, depth):
-                        continue
-                    names = [it for it in ast.walk(target) if isinstance(it, ast.Name)]
-                    found |= {id(it) for it in names if isinstance(it.ctx, ast.Store)}
-            if len(found) == size:
-                return frozenset(found)
+        key = scope.index, keys, depth
+        if key not in self._spreads:
+            found, size, left = keys, -1, self._given_in(scope)
+            while len(found) != size:
+                size, waiting, left = len(found), left, []
+                for it in waiting:
+                    if not it.marks.isdisjoint(found) or self._is_handed_back(it.call, found, depth):
+                        found |= it.names
+                    else:
+                        left.append(it)
+            self._spreads[key] = found
+        return self._spreads[key]
 
-    def _is_handed_back(self, value: ast.expr, keys: Keys, depth: int) -> bool:
+    def _given_in(self, scope: Scope) -> list[_Given]:
+        """What a function gives names."""
+        if scope.index not in self._giving:
+            self._giving[scope.index] = [*self._all_given(scope)]
+        return self._giving[scope.index]
+
+    def _all_given(self, scope: Scope) -> Iterator[_Given]:
+        for node in self.program.body(scope):
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    pass
+                case ast.For(target=target, iter=value) | ast.NamedExpr(target=target, value=value):
+                    targets = [target]
+                case _:
+                    continue
+            for target, part in ((one, part) for it in targets for one, part in _pairs(it, value)):
+                names = (it for it in ast.walk(target) if isinstance(it, ast.Name))
+                stored = frozenset(id(it) for it in names if isinstance(it.ctx, ast.Store))
+                call = part if isinstance(part, ast.Call) else None
+                marks = self._marks(part)
+                if stored and (marks or call is not None):
+                    yield _Given(marks, call, stored)
+
+    def _is_handed_back(self, value: ast.Call | None, keys: Keys, depth: int) -> bool:
         """Whether a function of the project may return one of some tensors that it is given."""
-        if not isinstance(value, ast.Call):
-            return False
-        for scope, inner in self._inside(value, keys, depth):
+        for scope, inner in self._inside(value, keys, depth) if value is not None else ():
             spread = self._spread(scope, inner, depth + 1)
             returned = [it.value for it in self.program.results(scope) if it.value is not None]
             if any(self._is_one_of(it, spread) for it in returned):
@@ -212,22 +269,29 @@ class Looks:
 
     def _inside(self, node: ast.Call, keys: Keys, depth: int) -> Iterator[tuple[Scope, Keys]]:
         """The functions of the project that a call gives one of some tensors, each with its parameters for it."""
-        call = self.program.call(node) if depth < CALLS else None
+        for it in self._taken_by(node) if depth < CALLS else ():
+            inner = frozenset(parameter for parameter, marks in it.given if not keys.isdisjoint(marks))
+            if not keys.isdisjoint(it.spread):
+                inner |= it.named
+            if inner:
+                yield it.scope, inner
+
+    def _taken_by(self, node: ast.Call) -> list[_Taken]:
+        """What a call gives each function of the project that it may enter."""
+        if node not in self._takings:
+            self._takings[node] = [*self._all_taken(node)]
+        return self._takings[node]
+
+    def _all_taken(self, node: ast.Call) -> Iterator[_Taken]:
+        call = self.program.call(node)
         for callee in call.callees if call is not None else ():
             for index, _, bound in self.program.targets(callee, call):  # type: ignore[arg-type]
                 scope = self.program.scopes[index]
                 taken = scope.takes(bound)
                 bindings = bind(node, taken)
-                inner = {id(it) for it, given in bindings.given if self._is_one_of(given, keys)}
-                if any(self._is_one_of(it, keys) for it in bindings.spread):
-                    inner |= {id(it) for it in taken.named}
-                if inner:
-                    yield scope, frozenset(inner)
-
-    def _is_part_of(self, node: ast.expr, keys: Keys) -> bool:
-        """Whether one of some tensors is an entry of an expression, which of them is not known: ``batch[key] = …``."""
-        text = ast.unparse(node)
-        return any(isinstance(it, str) and it.startswith(f"{text}[") for it in keys)
+                given = tuple((id(it), self._marks(value)) for it, value in bindings.given)
+                spread = frozenset[object]().union(*map(self._marks, bindings.spread))
+                yield _Taken(scope, given, spread, frozenset(map(id, taken.named)))
 
     # What writes into it
 
@@ -236,16 +300,36 @@ class Looks:
         if key not in self._found:
             self._found[key] = []  # asked for by itself, where functions call one another
             spread = self._spread(scope, keys, depth)
-            within = [scope, *(it for it in self.program.scopes if self._stands_in(it, scope))]
+            texts = tuple(it for it in spread if isinstance(it, str))
             self._found[key] = [
-                node
-                for inner in within
-                for node in self.program.body(inner)
-                if any(self._is_one_of(it, spread) for it in self._changed(node))
-                or (_stores_anywhere(node) and self._is_part_of(node.value, spread))
-                or (isinstance(node, ast.Call) and self._is_written_inside(node, spread, depth))
+                it.node
+                for inner in self._within(scope)
+                for it in self._writing_in(inner)
+                if not spread.isdisjoint(it.marks)
+                or (it.entries and any(text.startswith(it.entries) for text in texts))
+                or (isinstance(it.node, ast.Call) and self._is_written_inside(it.node, spread, depth))
             ]
         return self._found[key]
+
+    def _writing_in(self, scope: Scope) -> list[_Writing]:
+        """The nodes of a function that may write into a tensor."""
+        if scope.index not in self._writing:
+            found = [
+                _Writing(node, frozenset[object]().union(*map(self._marks, self._changed(node))), _entries(node))
+                for node in self.program.body(scope)
+                if isinstance(node, ast.Subscript | ast.AugAssign | ast.Call)
+            ]
+            self._writing[scope.index] = [
+                it for it in found if it.marks or it.entries or isinstance(it.node, ast.Call)
+            ]
+        return self._writing[scope.index]
+
+    def _within(self, scope: Scope) -> list[Scope]:
+        """A function, and those that stand in it."""
+        if scope.index not in self._withins:
+            inner = (it for it in self.program.scopes if self._stands_in(it, scope))
+            self._withins[scope.index] = [scope, *inner]
+        return self._withins[scope.index]
 
     def _stands_in(self, scope: Scope, outer: Scope) -> bool:
         around = scope.parent
@@ -285,10 +369,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
     return [(target, value)]
 
 
-def _stores_anywhere(node: ast.AST) -> bool:
-    """``labels[mask] = …``: where is not written."""
-    return (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.ctx, ast.Store | ast.Del)
-        and not isinstance(node.slice, ast.Constant)
-    )
+def _entries(node: ast.AST) -> str:
+    """How entries of what a node stores into begin, where it is not written which: ``labels[mask] = …``."""
+    stores = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)
+    return f"{ast.unparse(node.value)}[" if stores and not isinstance(node.slice, ast.Constant) else ""  # type: ignore[attr-defined]

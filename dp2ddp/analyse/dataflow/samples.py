@@ -92,6 +92,11 @@ class Frame:
     """What parameters are that are called, or handed on to be: one caller's function is none of the other's."""
 
 
+@once
+def _looks(context: Context) -> Looks:
+    return Looks(context.program)
+
+
 OPEN = Frame()
 """Where the calls of a function are not told apart: a parameter is what any call gives it."""
 
@@ -898,7 +903,7 @@ class Samples:
 
     @cached_property
     def looks(self) -> Looks:
-        return Looks(self.program)
+        return _looks(self.context)
 
     def _with_writes(self, name: ast.expr, value: Value, frame: Frame) -> Value:
         """Rows, unless something that is not each sample's own is written into them, by whichever name."""
