@@ -20,7 +20,7 @@ from dp2ddp.analyse.api.files import (
     WRITING_DATA,
 )
 from dp2ddp.analyse.api.iteration import HANDS_OUT, NUMBERS_OR_PAIRS
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.sources import How
@@ -299,12 +299,18 @@ def _pairs(columns: list[list[ast.expr]], names: Set[str]) -> list[ast.expr]:
     return [ast.Tuple(list(parts), ast.Load()) for parts in together]
 
 
-def _put_into(context: Context, name: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+def _put_into(context: Context, name: ast.Name | ast.Attribute) -> list[ast.expr]:
     """What a function puts into a list that it has a name for."""
-    program = context.program
-    scope = program.scope(name)
-    for call in program.calls:
+    return _appended(context).get((context.program.scope(name).index, ast.unparse(name)), [])
+
+
+@once
+def _appended(context: Context) -> dict[tuple[int, str], list[ast.expr]]:
+    """What each function appends, by the names of the lists."""
+    found: dict[tuple[int, str], list[ast.expr]] = {}
+    for call in context.program.calls:
         func = call.node.func
         if isinstance(func, ast.Attribute) and func.attr == "append" and len(call.node.args) == 1:
-            if program.scope(call.node) is scope and ast.unparse(func.value) == ast.unparse(name):
-                yield call.node.args[0]
+            name = context.program.scope(call.node).index, ast.unparse(func.value)
+            found.setdefault(name, []).append(call.node.args[0])
+    return found

@@ -155,8 +155,10 @@ class Interpreter:
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Values:
         """What an expression may be, as far as is known by now."""
-        values = self._compute(node, scope)
         key, known = id(node), self.store.known
+        if isinstance(node, ast.Constant) and key in known:
+            return known[key]
+        values = self._compute(node, scope)
         before = known.get(key, NOTHING)
         if values <= before:
             return before

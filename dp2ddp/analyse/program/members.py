@@ -38,6 +38,7 @@ class Members:
     supers: dict[int, Values] = field(default_factory=dict)
     """The objects that calls of ``super()`` stand for."""
     _known_assigned: dict[Cls, frozenset[str]] = field(default_factory=dict)
+    _kept: dict[tuple[Value, str, int], tuple[int, list[int]]] = field(default_factory=dict)
 
     def member(self, owner: Inst | Cls, name: str, node: ast.AST) -> Values:
         cls = owner.cls if isinstance(owner, Inst) else owner
@@ -45,16 +46,8 @@ class Members:
         found: set[Value] = set()
         for base in family:
             stored = self.store.field(base, name)
-            nodes = [self.store.definition_nodes[key] for key in stored]
-            # In the method that sets it, an attribute follows the order of statements as a name does.
-            near = [n for n in nodes if self.tree.scope_of.get(id(n)) is self.tree.scope_of.get(id(node))]
-            chosen = (
-                self.reaching.among(near, node)
-                if near and isinstance(self.tree.parent(node), ast.AST)
-                else []
-            )
-            for entry in chosen or self.reaching.surviving(nodes):
-                found |= stored[id(entry)]
+            for entry in self._reaching(base, name, stored, node) if stored else ():
+                found |= stored[entry]
         for base in self.classes.bases(cls):
             if isinstance(base, Cls):
                 self.store.read((base.scope, name))
@@ -70,6 +63,24 @@ class Members:
             outside = [base for base in outside if base.name != "builtins.object"]  # it has no attributes
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
         return frozenset(found)
+
+    def _reaching(self, base: Value, name: str, stored: Iterable[int], node: ast.AST) -> list[int]:
+        """Those that give an attribute a value which it may have at a node; kept until there are more of them."""
+        nodes = [self.store.definition_nodes[key] for key in stored]
+        key = base, name, id(node)
+        size, kept = self._kept.get(key, (0, []))
+        if size == len(nodes) and id(node) in self.tree.nodes:
+            return kept
+        self.reaching.undecided = False
+        # In the method that sets it, an attribute follows the order of statements as a name does.
+        near = [n for n in nodes if self.tree.scope_of.get(id(n)) is self.tree.scope_of.get(id(node))]
+        chosen = (
+            self.reaching.among(near, node) if near and isinstance(self.tree.parent(node), ast.AST) else []
+        )
+        kept = [id(it) for it in chosen or self.reaching.surviving(nodes)]
+        if not self.reaching.undecided:  # else more may be known in the next round
+            self._kept[key] = len(nodes), kept
+        return kept
 
     def _methods(self, values: Iterable[Value], owner: Inst | Cls) -> Values:
         """What is found in a class, as it comes out of an object: that of ``super()`` is the object it stands for."""
