@@ -86,14 +86,13 @@ class Attributes:
                 special = self.special.attribute(owner, name, node) if isinstance(owner, Made) else None
                 if special is not None:
                     return special
-                stored: set[Value] = set()
-                for values in self.store.field(owner, name).values():
-                    stored |= values
+                stored: set[Value] = set().union(*self.store.field(owner, name).values())
                 if isinstance(owner, Coll) and (entry := self.store.field(owner, f"[{name}]")):
                     return frozenset(stored.union(*entry.values()))  # `options.name` of a dictionary
                 if stored and isinstance(owner, Made) and name in KEPT_ARGUMENTS.get(owner.name, ()):
                     return frozenset(stored)
-                return frozenset(stored | self.outside.part(owner, name))
+                part = self.outside.part(owner, name)
+                return part.union(stored) if stored else part
         return NOTHING
 
     def getters_of(self, node: ast.AST) -> set[Bound]:

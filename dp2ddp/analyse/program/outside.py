@@ -23,10 +23,17 @@ class Outside:
 
     _derivation: dict[str, int] = field(default_factory=dict)
     """The names of what calls make of what came of other calls, with the steps from the first one."""
+    _parts: dict[tuple[Value, str], Values] = field(default_factory=dict)
+    """Made once: they are asked for again and again, and compared quickly if they are the same objects."""
 
     def part(self, owner: Value, name: str) -> Values:
         """An attribute, or the elements, of something from outside the project; nothing where that is too far."""
-        return frozenset([Member(owner, name)] if self.steps(owner) < FARTHEST else [])
+        if self.steps(owner) >= FARTHEST:
+            return NOTHING
+        found = self._parts.get((owner, name))
+        if found is None:
+            found = self._parts[owner, name] = frozenset([Member(owner, name)])
+        return found
 
     def element(self, value: Value) -> Values:
         """The elements of something from outside the project; those of settings are settings, however deep."""

@@ -56,6 +56,7 @@ class Store:
         self._stale: set[int] = set()
         """The functions that have read what has changed since; those that stand first are run first."""
         self._queue: list[int] = []
+        self._places: dict[Value, tuple[object, ...]] = {}
 
     def settle(self, execute: Callable[[ast.AST, Scope], None], forget: Callable[[], None]) -> None:
         """Run every function again and again until nothing new comes of it: first those that read what has changed.
@@ -164,9 +165,16 @@ class Store:
         distinct = (
             [*values]
             if isinstance(values, Ordered)
-            else sorted({*values}, key=lambda value: place(value, self.tree.order))
+            else sorted({*values}, key=self._place)
         )
         return Ordered.of(distinct)
+
+    def _place(self, value: Value) -> tuple[object, ...]:
+        """What a value is sorted by: the same ones are put in order whenever there are more."""
+        found = self._places.get(value)
+        if found is None:
+            found = self._places[value] = place(value, self.tree.order)
+        return found
 
     def of(self, node: ast.AST) -> Values:
         """What an expression may be, in any order: for what runs while linking."""
