@@ -315,7 +315,9 @@ class Looks:
         """The nodes of a function that may write into a tensor."""
         if scope.index not in self._writing:
             found = [
-                _Writing(node, frozenset[object]().union(*map(self._marks, self._changed(node))), _entries(node))
+                _Writing(
+                    node, frozenset[object]().union(*map(self._marks, self._changed(node))), _entries(node)
+                )
                 for node in self.program.body(scope)
                 if isinstance(node, ast.Subscript | ast.AugAssign | ast.Call)
             ]

@@ -105,7 +105,7 @@ class Dispatch:
                 case Member(owner=Cls()) if callee.name == "__subclasses__":
                     found |= self.containers.collected(node, self.classes.derived(callee.owner))
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
-                    found |= self.by_text.getattr(node, scope)
+                    found |= self.outside.fewer(self.by_text.getattr(node, scope))
                 case Ext(name="builtins.type") if len(node.args) == 1:
                     own = {it.cls for it in self.store.of(node.args[0]) if isinstance(it, Inst)}
                     found |= own or self.outside.made(callee, node)

@@ -162,11 +162,7 @@ class Store:
 
     def ordered(self, values: Iterable[Value]) -> Values:
         """Values in an order that is the same in each run."""
-        distinct = (
-            [*values]
-            if isinstance(values, Ordered)
-            else sorted({*values}, key=self._place)
-        )
+        distinct = [*values] if isinstance(values, Ordered) else sorted({*values}, key=self._place)
         return Ordered.of(distinct)
 
     def _place(self, value: Value) -> tuple[object, ...]:
