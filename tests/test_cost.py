@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.analyse import wrappers
+from dp2ddp.analyse.program.outside import MOST
 from dp2ddp.convert import convert
 from dp2ddp.deep import deeply
 from dp2ddp.source import Project
@@ -72,3 +74,14 @@ def test_a_collector_that_looks_less_often_stays_as_it_is(first: int) -> None:
         assert deeply(gc.get_threshold) == gc.get_threshold() == (first, *usual[1:])
     finally:
         gc.set_threshold(*usual)
+
+
+def test_an_object_that_is_followed_by_names_has_no_end_of_parts() -> None:
+    """Each round of the loop asks all that the last one may have given: without an end, six names to the fourth."""
+    steps = "".join(f"    if name == '{it}':\n        at = getattr(at, '{it}')\n" for it in "abcdefgh")
+    path = Path.cwd() / "walk.py"
+    text = f"import foreign\nat = foreign.load()\nfor name in foreign.names():\n{steps}at.show()\n"
+    project = Project.of({path: text})
+    program = wrappers.linked(project, project.files.values())
+    (shown,) = (it for it in program.nodes.values() if getattr(it, "attr", "") == "show")
+    assert len(program.values(shown.value)) < 8 * MOST  # type: ignore[attr-defined]
