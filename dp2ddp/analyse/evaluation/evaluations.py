@@ -166,6 +166,9 @@ class _InTurn(EvaluationLoop):
                 self.around.samples.of(call.node), Kind.OWN
             ):
                 raise Whole(call.node, f"`{ast.unparse(call.node)}` returns one number per replica")
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Call) and self.around.samples.of(node) is Kind.EITHER:
+                raise Whole(node, f"`{ast.unparse(node)}` may be the mean of one number per replica")
 
     # What it does
 
