@@ -500,3 +500,55 @@ def test_ranks_that_draw_each_their_own_batches_are_seen(lab: Lab) -> None:
     run = lab.run(write(lab, "wrong", wrong), processes=2, timeout=60)
     assert run.code != 0
     assert "different batches" in run.errors
+
+
+OWN_LOSS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+X, Y, M = torch.randn(60, 6), torch.randint(0, 3, (60,)), (torch.rand(60) > 0.5).float()
+loader = DataLoader(TensorDataset(X, Y, M), batch_size=12, shuffle=True)
+valid = DataLoader(TensorDataset(X[:30], Y[:30], M[:30]), batch_size=6)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+
+    def forward(self, x, y, m):
+        out = self.fc(x)
+        rows = nn.functional.cross_entropy(out, y, reduction="none")
+        return out, (rows * m).sum() / m.sum().clamp(min=1)
+
+
+net = nn.DataParallel(Net())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    net.train()
+    for x, y, m in loader:
+        out, loss = net(x, y, m)
+        loss = loss.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    net.eval()
+    total = 0.0
+    with torch.no_grad():
+        for x, y, m in valid:
+            out, loss = net(x, y, m)
+            total += loss.mean().item()
+    print("valid", total / len(valid))
+"""
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+def test_a_loss_of_each_replica_is_evaluated_as_replicas_do(lab: Lab, processes: int) -> None:
+    """A mean over the masked samples of a replica is not that over the batch's."""
+    before, after = runs(lab, OWN_LOSS, processes, exact=True)
+    assert differences(before, after, losses=False) == []
+    assert [round(float(it), 9) for it in before.printed.split()[1::2]] == [
+        round(float(it), 9) for it in after.printed.split()[1::2]
+    ]
