@@ -103,6 +103,8 @@ def _view(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]
     covered = set[int]().union(*(it.runs for it in batch_loops if it.trains))
     sites = [it for it in own_batches.find(context, covered) if not context.run_by(it.node) & unsharded]
     of_loaders = [it for it in batch_loops if context.run_by(it.node) & preparing]
+    if whole is not context:  # a distributed branch beside has parts already
+        of_loaders = []
     taken, sources = prepared.find(context, of_loaders) if of_loaders else ([], [])
     prepares = frozenset[Path]().union(*(context.run_by(it.node) for it in of_loaders if taken))
     if sites or taken:

@@ -12,8 +12,8 @@ OF_ONE = HANDS_TENSOR_ON | {"int", "abs", "round", "dict"}
 # Those that compute something of several numbers.
 OF_SEVERAL = frozenset("max min pow any all bool range str".split())
 # What computes one number of single numbers, beside `math` and what of torch does so number by number.
-OF_NUMBERS = frozenset(f"builtins.{name}" for name in (*CHOOSES_NUMBER, *CASTS_NUMBER, "pow", "round"))
-OF_NUMBERS |= {f"numpy.{name}" for name in "sqrt log exp maximum minimum power".split()}
+COMPUTES_NUMBER = frozenset(f"builtins.{name}" for name in (*CHOOSES_NUMBER, *CASTS_NUMBER, "pow", "round"))
+COMPUTES_NUMBER |= {f"numpy.{name}" for name in "sqrt log exp maximum minimum power".split()}
 # What passes a number on: one that is made from the clock is the clock's.
 PASSES_NUMBER_ON = frozenset(f"builtins.{name}" for name in "int float round abs min max str hash".split())
 # What is agreed on together with what it is given.

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.numbers import OF_NUMBERS
+from dp2ddp.analyse.api.numbers import COMPUTES_NUMBER
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Kind, Unclear, Value
@@ -244,7 +244,7 @@ class Combining(Gathering):
 def _is_of_numbers(name: str) -> bool:
     """Whether a function outside of the project computes a number of the numbers that it is given, and nothing else."""
     row = operations.operation(name)
-    return name in OF_NUMBERS or name.startswith("math.") or (row is not None and _is_elementwise(row))
+    return name in COMPUTES_NUMBER or name.startswith("math.") or (row is not None and _is_elementwise(row))
 
 
 def _is_elementwise(row: Operation) -> bool:
