@@ -117,9 +117,11 @@ def test_draws_for_the_whole_batch_stay_alike(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", WHOLE)
-def test_draws_that_cannot_be_each_ranks_own_keep_the_batches_whole(line: str) -> None:
+def test_draws_that_cannot_be_each_ranks_own_are_made_for_the_whole_batch(line: str) -> None:
+    """Which is divided afterwards, where the draw is seen."""
     tier, after = converted(line)
-    assert tier == "whole batch" and "local_random" not in after
+    assert "local_random" not in after and "DistributedSampler" not in after
+    assert tier == "whole batch" or "ddp.local_batch(" in after
 
 
 def test_noise_on_rows_of_the_whole_batch_stays_alike() -> None:
