@@ -128,7 +128,7 @@ BODIES = {
 ON_THREE = ["a counter", "a buffer that is replaced", "an initialisation from the first batch"]
 FORMS = {
     "shards": ("ddp.DistributedDataParallel(", LOSS),
-    "whole batches": ("ddp.DataParallel(", "loss = (outputs**2).sum() / 12"),
+    "whole batches": ("ddp.DataParallel(", "loss = (outputs**2).std() / 12"),
 }
 
 
