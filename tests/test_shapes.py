@@ -516,7 +516,7 @@ def test_only_what_the_program_writes_is_waited_for(read: str, waits: bool) -> N
     [
         ("", "", "dataset = "),
         (", sampler=torch.utils.data.RandomSampler(range(64))", "", "loader = "),
-        ("", "**2", "loader = "),
+        ("", " + model(inputs).std()", "loader = "),
     ],
     ids=["a sampler is dealt", "the loader is dealt", "whole batches"],
 )
