@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from dp2ddp.analyse import Linked, analyse, prepare
-from dp2ddp.facts import Facts, Tier
+from dp2ddp.facts import Fact, Facts, Tier
 from dp2ddp.tiers import decide
 
 
@@ -31,7 +31,8 @@ def decided(linked: Linked, *, exact: bool = False, sharded: bool = False) -> Fa
         if not whole:
             break
         unsharded |= whole
-    preparing = prepare(linked, _not_sharded(facts), unsharded)
+    stay = {it.program for it in facts.scripts if any(map(_stays_whole, it.reasons))}
+    preparing = prepare(linked, _not_sharded(facts) - stay, unsharded)
     while preparing:
         tried = look(unsharded, preparing)
         if not (whole := preparing & _not_sharded(tried)):
@@ -52,3 +53,9 @@ def _look(
 
 def _not_sharded(facts: Facts) -> frozenset[Path]:
     return frozenset(it.program for it in facts.scripts if it.tier is not Tier.SHARDED)
+
+
+def _stays_whole(fact: Fact) -> bool:
+    """Whether what keeps batches whole does so, too, if they are divided after what is done to them."""
+    message = fact.problem.message if fact.problem is not None else ""
+    return "batches of one sample" in message or "on whole batches outside of training" in message
