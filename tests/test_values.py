@@ -479,7 +479,11 @@ def test_what_is_put_into_a_wrapped_model_by_its_keys_comes_from_bare_checkpoint
         for name, text in zip(names, PUTS.values(), strict=True)
     ]
     program = HEAD + "\n\n".join(puts) + PUTTING.replace("PUTS", f"({', '.join(names)})")
-    steps = STEPS if sharded else STEPS.replace("criterion(model(x), y)", "(criterion(model(x), y) + model(x).std())")
+    steps = (
+        STEPS
+        if sharded
+        else STEPS.replace("criterion(model(x), y)", "(criterion(model(x), y) + model(x).std())")
+    )
     done = converted(
         tmp_path, program + steps + "torch.save({'state_dict': model.state_dict()}, 'last.pt')\n"
     )
