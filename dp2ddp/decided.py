@@ -31,7 +31,7 @@ def decided(linked: Linked, *, exact: bool = False, sharded: bool = False) -> Fa
         if not whole:
             break
         unsharded |= whole
-    stay = {it.program for it in facts.scripts if any(map(_stays_whole, it.reasons))}
+    stay = {it.program for it in facts.scripts if any(_is_of_parts(fact) for fact in it.reasons)}
     preparing = prepare(linked, _not_sharded(facts) - stay, unsharded)
     while preparing:
         tried = look(unsharded, preparing)
@@ -55,7 +55,6 @@ def _not_sharded(facts: Facts) -> frozenset[Path]:
     return frozenset(it.program for it in facts.scripts if it.tier is not Tier.SHARDED)
 
 
-def _stays_whole(fact: Fact) -> bool:
+def _is_of_parts(fact: Fact) -> bool:
     """Whether what keeps batches whole does so, too, if they are divided after what is done to them."""
-    message = fact.problem.message if fact.problem is not None else ""
-    return "batches of one sample" in message or "on whole batches outside of training" in message
+    return fact.problem is not None and fact.problem.of_parts

@@ -50,7 +50,8 @@ class Problem:
     known, and would have to hold for nothing to be in the way; without any, it is known that something is.
     ``assumed``: it was taken as true.
     ``cause``: the place that it comes from, where that is not the fact's own. ``briefly``: the help in fewer words, for
-    where there is no room. ``gist``: what is there, in a few words, for what it settles elsewhere.
+    where there is no room. ``gist``: what is there, in a few words, for what it settles elsewhere. ``of_parts``: it
+    holds wherever a rank's part is taken.
     """
 
     message: str
@@ -63,6 +64,7 @@ class Problem:
     concerns: frozenset[Tier] = ANY_TIER
     briefly: str = ""
     gist: str = ""
+    of_parts: bool = False
 
     @property
     def is_refuted(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from own_batches import with_steps
+
 HEAD = """\
 import torch
 import torch.nn.functional as F
@@ -80,19 +82,10 @@ ONE = """
 model = nn.DataParallel(Net()).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
-STEP = """
-optimizer.zero_grad()
-loss.backward()
-optimizer.step()
-"""
 
 
 def _program(data: str, body: str) -> str:
-    lines = []
-    for line in body.strip("\n").splitlines():
-        indent = line[: len(line) - len(line.lstrip())]
-        lines += [indent + it for it in STEP.strip().splitlines()] if line.strip() == "STEP" else [line]
-    return HEAD + data + "\n".join(lines).replace("ONE", ONE.strip()) + "\n"
+    return with_steps(HEAD + data, body.replace("ONE", ONE.strip()))
 
 
 DIVIDED = {

@@ -136,14 +136,18 @@ class Context:
         assumes: str = "",
         cause: ast.AST | None = None,
         gist: str = "",
+        of_parts: bool = False,
     ) -> Obstacle:
         """Something at a node that is in the way: what, and what a person can do.
 
         ``assumes``: what has to hold there for it not to be in the way, where that is not known. ``cause``: the node
-        that it comes from, where that is another one. ``gist``: what is there, in a few words.
+        that it comes from, where that is another one. ``gist``: what is there, in a few words. ``of_parts``: see
+        ``Problem``.
         """
         assumed = (self.assumption(node, assumes),) if assumes else ()
-        problem = Problem(message, help, forbids, works, assumed, cause=self.cause(cause), gist=gist)
+        problem = Problem(
+            message, help, forbids, works, assumed, cause=self.cause(cause), gist=gist, of_parts=of_parts
+        )
         return Obstacle(**self.place(node), problem=problem)
 
     def cause(self, node: ast.AST | None) -> Anchor | None:

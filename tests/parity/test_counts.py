@@ -9,8 +9,7 @@ from programs import PATH
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 from parity.harness import Lab
-from parity.test_own_batches import same_numbers
-from parity.test_tier_training import differences, runs
+from parity.test_own_batches import trains_alike
 
 
 @pytest.mark.parametrize("processes", [2, 3])
@@ -20,18 +19,10 @@ def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
     conversion = convert(Project.of({PATH: text}), exact=True)
     (script,) = conversion.scripts
     assert script.tier.startswith("sharded"), [it.message for it in conversion.findings]
-    before, after = runs(lab, text, processes, exact=True)
-    assert len(after.ranks) == processes
-    assert differences(before, after, losses=False) == []
-    assert before.printed
-    assert same_numbers(before.printed, after.printed)
+    trains_alike(lab, text, processes, exact=True)
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", BEWARE)
 def test_what_only_looks_like_them_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:
-    before, after = runs(lab, BEWARE[name], processes, exact=True)
-    assert len(after.ranks) == processes
-    assert differences(before, after, losses=False) == []
-    assert before.printed
-    assert same_numbers(before.printed, after.printed)
+    trains_alike(lab, BEWARE[name], processes, exact=True)

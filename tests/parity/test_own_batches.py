@@ -19,7 +19,12 @@ def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
     conversion = convert(Project.of({PATH: text}))
     (script,) = conversion.scripts
     assert script.tier.startswith("sharded"), [it.message for it in conversion.findings]
-    before, after = runs(lab, text, processes)
+    trains_alike(lab, text, processes)
+
+
+def trains_alike(lab: Lab, text: str, processes: int, **given: bool) -> None:
+    """Compare a program before and after: its steps, and the numbers that it prints; ``given``: see ``runs``."""
+    before, after = runs(lab, text, processes, **given)
     assert len(after.ranks) == processes
     assert differences(before, after, losses=False) == []
     assert before.printed
@@ -42,11 +47,7 @@ def _is_same(word: str, other: str) -> bool:
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", BEWARE)
 def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:
-    before, after = runs(lab, _program(BEWARE[name]), processes)
-    assert len(after.ranks) == processes
-    assert differences(before, after, losses=False) == []
-    assert before.printed
-    assert same_numbers(before.printed, after.printed)
+    trains_alike(lab, _program(BEWARE[name]), processes)
 
 
 def test_a_model_that_draws_as_it_acts_keeps_batches_whole() -> None:

@@ -10,7 +10,7 @@ from programs import DRAWN_WHOLE, PATH, PREPARED
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 from parity.harness import Lab
-from parity.test_own_batches import same_numbers
+from parity.test_own_batches import same_numbers, trains_alike
 from parity.test_tier_training import differences, runs
 
 
@@ -21,7 +21,7 @@ def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
     conversion = convert(Project.of({PATH: text}))
     (script,) = conversion.scripts
     assert script.tier.startswith("sharded"), [it.message for it in conversion.findings]
-    _train_alike(lab, text, processes)
+    trains_alike(lab, text, processes)
 
 
 @pytest.mark.parametrize("name", PREPARED)
@@ -47,12 +47,4 @@ def test_what_is_drawn_alike_is_divided_afterwards(lab: Lab, name: str, processe
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", BEWARE)
 def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:
-    _train_alike(lab, with_steps(HEAD, BEWARE[name]), processes)
-
-
-def _train_alike(lab: Lab, text: str, processes: int) -> None:
-    before, after = runs(lab, text, processes)
-    assert len(after.ranks) == processes
-    assert differences(before, after, losses=False) == []
-    assert before.printed
-    assert same_numbers(before.printed, after.printed)
+    trains_alike(lab, with_steps(HEAD, BEWARE[name]), processes)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dp2ddp.analyse.api.parallel import STEPS
 
 MODULE = "torch.nn.Module"
-# Where classes of modules are.
-MODULE_HOMES = ("torch.nn.", "torchvision.models.")
 # What calling a module runs.
 CALLS = ("__call__", "forward")
 

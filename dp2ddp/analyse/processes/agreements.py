@@ -30,7 +30,7 @@ from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.processes.downloads import caching, is_inside
 from dp2ddp.analyse.processes.effects import all_pass, already, covered
-from dp2ddp.analyse.processes.folders import is_own
+from dp2ddp.analyse.processes.folders import is_own, may_exist
 from dp2ddp.analyse.processes.writes import is_of_writer, leaves_any_file, reads_file
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
@@ -306,20 +306,12 @@ class _Origins:
         tried = (
             self.program.call(it) for part in node.body for it in ast.walk(part) if isinstance(it, ast.Call)
         )
-        return any(
-            call is not None and call.names & MAKES_EMPTY and not _may_be_there(call) for call in tried
-        )
+        return any(call is not None and call.names & MAKES_EMPTY and not may_exist(call) for call in tried)
 
     def _mentions(self, test: ast.expr) -> bool:
         calls = [self.program.call(it) for it in ast.walk(test) if isinstance(it, ast.Call)]
         names = set().union(*(call.names for call in calls if call is not None))
         return bool(names & (EXISTENCE | LISTS_FOLDER)) and AGREED not in names
-
-
-def _may_be_there(call: Call) -> bool:
-    """Whether a call makes a folder, or takes the one that is there."""
-    there = call.argument("exist_ok")
-    return isinstance(there, ast.Constant) and there.value is True
 
 
 def _names(kinds: ast.expr) -> set[str]:

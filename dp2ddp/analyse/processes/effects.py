@@ -27,7 +27,7 @@ from dp2ddp.analyse.context import Context, is_main_guard, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.downloads import is_fetch, is_inside, made_first, only_missing
-from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
+from dp2ddp.analyse.processes.folders import in_own_folder, may_exist, with_folders
 from dp2ddp.analyse.processes.writes import (
     is_of_tracker,
     is_open,
@@ -101,7 +101,7 @@ def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call]
         if is_write_call(context, it)
     ]
     return bool(calls) and all(
-        call is not None and call.names <= MAKES_FOLDERS and _may_exist(call) and not is_own(call)
+        call is not None and call.names <= MAKES_FOLDERS and may_exist(call) and not is_own(call)
         for call in calls
     )
 
@@ -127,11 +127,6 @@ def _is_only_found(context: Context, node: ast.AST) -> bool:
     return any(it is not None and it.names & EXISTENCE for it in calls)
 
 
-def _may_exist(call: Call) -> bool:
-    """Whether a folder is made with ``exist_ok=True``."""
-    return any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
-
-
 def _made_everywhere(
     context: Context, nodes: list[ast.AST], is_own: Callable[[Call], bool]
 ) -> tuple[Call, ...]:
@@ -146,7 +141,7 @@ def _made_everywhere(
         and (it.names <= MAKES_FOLDERS or ast.unparse(it.node.func) == "os.mkdir")
         and isinstance(program.parent(it.node), ast.Expr)
         and not any(isinstance(given, ast.Starred) for given in it.node.args)
-        and (_may_exist(it) or (only_missing(context, it.node) and not it.argument("exist_ok", 2)))
+        and (may_exist(it) or (only_missing(context, it.node) and not it.argument("exist_ok", 2)))
         and not is_own(it)
         and not in_own_folder(context, it)
     ]
@@ -218,7 +213,7 @@ def collect(
     found += _tests(context, guarded - inner, meetings, spared)
     found += _groups(context, guarded - inner, meetings, spared)
     guards = list(found)
-    found += [_folder(context, it) for it in everywhere if not _may_exist(it)]
+    found += [_folder(context, it) for it in everywhere if not may_exist(it)]
     made = {id(it.node) for it in everywhere}
     for node in nodes:
         match node:

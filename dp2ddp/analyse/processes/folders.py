@@ -114,6 +114,11 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
+def may_exist(call: Call) -> bool:
+    """Whether a call that makes a folder takes the one that is there: with ``exist_ok=True``."""
+    return any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
+
+
 def may_meet(some: Iterable[str], others: Iterable[str]) -> bool:
     """Whether one of some ends of paths in a folder may be one of others, by what they begin with."""
     pairs = ((_known(a), _known(b)) for a in some for b in others)

@@ -180,3 +180,8 @@ def place(value: Value, order: Mapping[int, int]) -> tuple[object, ...]:
         case Names():
             return 8, 0, "", *place(value.owner, order)
     return 9, 0, repr(value)
+
+
+def is_outside_name(values: Values) -> bool:
+    """Whether a value is a module, whose functions are called: ``torch`` in ``torch.randn(…)``."""
+    return bool(values) and all(isinstance(it, Ext | Mod) for it in values)

@@ -36,7 +36,20 @@ from dp2ddp.analyse.processes.conditions import assigned, is_call_of, is_rate
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind
-from dp2ddp.analyse.program.values import NOTHING, Bound, Cls, Coll, Ext, Func, Inst, Made, Mod, Value, Values
+from dp2ddp.analyse.program.values import (
+    NOTHING,
+    Bound,
+    Cls,
+    Coll,
+    Ext,
+    Func,
+    Inst,
+    Made,
+    Mod,
+    Value,
+    Values,
+    is_outside_name,
+)
 from dp2ddp.analyse.rank_variance.decisions import above
 from dp2ddp.analyse.training.gathering import compared
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -817,7 +830,7 @@ class _Following:
                 self._change(holder, how, frame, found)
                 return
             case ast.Call(func=ast.Attribute(value=holder)):
-                if not _is_outside_name(self.program.values(holder)):  # `torch.cat(rows)` is no part of torch
+                if not is_outside_name(self.program.values(holder)):  # `torch.cat(rows)` is no part of torch
                     self._change(holder, how, frame, found)
                 return
             case ast.Attribute(value=holder, attr=name) if name in IS_ITS_DATA and not self._owners(
@@ -887,7 +900,7 @@ class _Following:
         how |= CHOSEN if chosen else 0
         if "builtins.setattr" in call.names and len(node.args) == 3:
             self._set(node, how, frame)
-        elif isinstance(node.func, ast.Attribute) and not _is_outside_name(
+        elif isinstance(node.func, ast.Attribute) and not is_outside_name(
             self.program.values(node.func.value)
         ):
             self._change(node.func.value, how, frame, found)
@@ -1007,7 +1020,7 @@ class _Following:
                 is_written = id(node) in self.program.file_of  # what a lambda returns is in no statement
                 self._obstacle(node if is_written else value, value, frame, found)
         if id(node) in self.fed and isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-            is_module = isinstance(node, ast.Name) and _is_outside_name(self.program.values(node))
+            is_module = isinstance(node, ast.Name) and is_outside_name(self.program.values(node))
             if self._how(node, frame, found) & SURELY and not is_module:
                 value = kinds.tensor(self.reported.values.of(node), node)
                 if value in PLAIN:
@@ -1086,7 +1099,7 @@ class _Following:
         children = (
             it
             for it in ast.iter_child_nodes(node)
-            if isinstance(it, _PARTS) and not _is_outside_name(self.program.values(it))
+            if isinstance(it, _PARTS) and not is_outside_name(self.program.values(it))
         )
         return next((it for child in children if (it := self._cause(child, frame, found))), node)
 
@@ -1114,11 +1127,6 @@ def _makes(call: Call) -> bool:
     """Whether an optimizer, a schedule, a loader or a sampler is made."""
     names = [it.name for it in call.callees if isinstance(it, Ext)]
     return any(it.startswith(STEERS) and it.rpartition(".")[2][:1].isupper() for it in names)
-
-
-def _is_outside_name(values: Values) -> bool:
-    """Whether a value is a module, whose functions are called."""
-    return bool(values) and all(isinstance(it, Ext | Mod) for it in values)
 
 
 def _is_later(index: ast.expr) -> bool:

@@ -385,6 +385,7 @@ def _problem(context: Context, call: Call) -> Problem | None:
             "batches of one sample can't be split over ranks",
             "use a larger batch size",
             SHARDED_ONLY,
+            of_parts=True,
         )
     return None
 

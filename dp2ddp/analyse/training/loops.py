@@ -447,6 +447,7 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
                 f"`{ast.unparse(call.node.func)}()` runs the wrapped model on whole batches outside of training",
                 "pass the bare model, `model.module`",
                 SHARDED_ONLY,
+                of_parts=True,
             )
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
             yield context.obstacle(

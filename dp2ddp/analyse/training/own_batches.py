@@ -25,7 +25,7 @@ from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
-from dp2ddp.analyse.program.values import Bound, Ext, Func, Mod
+from dp2ddp.analyse.program.values import Bound, Func, is_outside_name
 from dp2ddp.analyse.wrapping.functional import put
 from dp2ddp.facts import OwnBatch
 
@@ -233,6 +233,22 @@ def only_trains(context: Context, loops: Iterable[ast.AST], runs: frozenset[int]
     return True
 
 
+def entered(context: Context, call: Call | None) -> list[Scope]:
+    """The functions that a call runs, where that is all it does."""
+    if call is None or not call.callees or not all(isinstance(it, Func | Bound) for it in call.callees):
+        return []
+    targets = {it for callee in call.callees for it, _, _ in context.program.targets(callee, call)}
+    return [context.program.scopes[it] for it in sorted(targets)]
+
+
+def given_to(context: Context, node: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
+    """What a call is a method of, unless that is the home of a function (``torch.randn``), and what it is given."""
+    given = [it.value if isinstance(it, ast.Starred) else it for it in handed(node)]
+    receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+    values = context.program.values(receiver) if receiver is not None else ()
+    return [] if receiver is None or is_outside_name(values) else [receiver], given
+
+
 @dataclass
 class _Tracing:
     """Follows a loss back to what a round of a loop takes from outside.
@@ -413,7 +429,7 @@ class _Tracing:
                     return not self._draws_from_loader(node.args[0])
                 if names and all(it.startswith(ARRAY_HOMES) for it in names):
                     return False
-                inner = self._results(self._entered(call))
+                inner = self._results(entered(self.context, call))
                 if not inner and not names and isinstance(node.func, ast.Attribute):
                     return self._may_hold_lists(node.func.value, depth + 1)  # `x.float()`
                 return not inner or any(self._may_hold_lists(it, depth and depth + 1) for it in inner)
@@ -460,7 +476,7 @@ class _Tracing:
                 found = self._of(value)  # type: ignore[arg-type]
                 if left and [*found] == [id(value)] and isinstance(value, ast.Call):
                     return self._site(
-                        value, made=self._results(self._entered(self.context.program.call(value)))
+                        value, made=self._results(entered(self.context, self.context.program.call(value)))
                     )
                 return found
             case How.AUGMENTED:
@@ -539,7 +555,7 @@ class _Tracing:
         call = self.context.program.call(node) if isinstance(node, ast.Call) else None
         if call is not None and call.names == {"builtins.next"} and call.node.args:
             return self._draws_from_loader(call.node.args[0])
-        inner = self._results(self._entered(call)) if call is not None else self._behind(node)
+        inner = self._results(entered(self.context, call)) if call is not None else self._behind(node)
         return bool(inner) and depth < NAMES and all(self._is_structured(it, depth + 1) for it in inner)
 
     def _behind(self, node: ast.expr) -> list[ast.expr]:
@@ -573,7 +589,7 @@ class _Tracing:
         program = self.context.program
         made = source if isinstance(source, ast.Call) else next(iter(assigned(self.context, source)), source)
         call = program.call(made) if isinstance(made, ast.Call) else None
-        scopes = {it.index for it in self._entered(call)}
+        scopes = {it.index for it in entered(self.context, call)}
         steps: set[int] = set()
         for value in program.values(source):
             scopes |= {*program.methods(value, "__iter__", source)}
@@ -584,15 +600,6 @@ class _Tracing:
                     if node.value is not None:
                         yield node.value
 
-    def _entered(self, call: Call | None) -> list[Scope]:
-        """The functions that a call runs, where that is all it does."""
-        if call is None or not call.callees:
-            return []
-        if not all(isinstance(it, Func | Bound) for it in call.callees):
-            return []
-        targets = {it for callee in call.callees for it, _, _ in self.context.program.targets(callee, call)}
-        return [self.context.program.scopes[it] for it in sorted(targets)]
-
     # Calls
 
     def _call(self, node: ast.Call) -> Sites:
@@ -600,26 +607,19 @@ class _Tracing:
         call = program.call(node)
         if call is None:
             raise Unknown
-        given = [it.value if isinstance(it, ast.Starred) else it for it in handed(node)]
+        own, given = given_to(self.context, node)
         if self.context.is_wrapped(call.callees):
             found = self._all(given)
             if not found:
                 raise Unknown
             return found
-        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-        own = [] if receiver is None or self._is_home(receiver) else [receiver]
-        scopes = self._entered(call)
+        scopes = entered(self.context, call)
         found = self._all([*own, *given]) if not scopes else self._all(given)
         if found or self._is_circular:
             return found
         if scopes:
             return self._returned(node, scopes)
         return self._new(call)
-
-    def _is_home(self, receiver: ast.expr) -> bool:
-        """Whether the call of an attribute is one of a module's functions: ``torch.randn``, ``F.relu``."""
-        values = self.context.program.values(receiver)
-        return bool(values) and all(isinstance(it, Ext | Mod) for it in values)
 
     def _returned(self, node: ast.Call, scopes: list[Scope]) -> Sites:
         """A batch that a function makes, or nothing of the kind: where the function is called."""

@@ -15,7 +15,6 @@ from enum import Enum
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, RANGES
-from dp2ddp.analyse.api.layers import MODULE, MODULE_HOMES
 from dp2ddp.analyse.api.numbers import NUMBER_HOMES, PASSES_NUMBER_ON
 from dp2ddp.analyse.api.operations import Does
 from dp2ddp.analyse.api.randomness import DRAWS
@@ -24,9 +23,9 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
-from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, Mod, full_name
+from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too
-from dp2ddp.analyse.training.own_batches import Site, Sites, only_trains
+from dp2ddp.analyse.training.own_batches import Site, Sites, entered, given_to, only_trains
 from dp2ddp.facts import OwnBatch
 
 DEPTH = 40
@@ -90,12 +89,12 @@ class _Preparing:
         program = self.context.program
         met: dict[int, ast.expr] = {}
         around = (program.body(program.scope(it.node)) for it in self.loops)
-        beside = {id(it) for body in around for it in body} - self.runs
-        for key in self.runs | beside:
+        after_loop = {id(it) for body in around for it in body} - self.runs
+        for key in self.runs | after_loop:
             node = program.nodes.get(key)
             if isinstance(node, ast.expr):
                 found_here = {id(it): it for it in self._met(node)}
-                if found_here and key in beside:
+                if found_here and key in after_loop:
                     raise Unknown  # what the last round leaves is used after the loop
                 met |= found_here
         found: Sites = {}
@@ -167,28 +166,17 @@ class _Preparing:
 
     def _given(self, node: ast.Call) -> list[ast.expr]:
         """What a call is given, the object of its method included."""
-        given = [it.value if isinstance(it, ast.Starred) else it for it in handed(node)]
-        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-        return given if receiver is None or self._is_home(receiver) else [receiver, *given]
-
-    def _is_home(self, receiver: ast.expr) -> bool:
-        values = self.context.program.values(receiver)
-        return bool(values) and all(isinstance(it, Ext | Mod) for it in values)
+        own, given = given_to(self.context, node)
+        return [*own, *given]
 
     def _runs_model(self, call: Call) -> bool:
         """Whether a call runs a module: a wrapped one, or any other."""
-        return self.context.is_wrapped(call.callees) or any(map(self._is_module, call.callees))
-
-    def _is_module(self, value: object) -> bool:
-        if isinstance(value, Made):
-            return value.name.startswith(MODULE_HOMES)
-        bases = self.context.program.bases(value.cls) if isinstance(value, Inst) else ()
-        return any(full_name(it) == MODULE for it in bases)
+        objects = (it for it in call.callees if isinstance(it, Inst | Made))
+        return self.context.is_wrapped(call.callees) or any(map(self.context.module_class, objects))
 
     def _is_of_model(self, scope: Scope) -> bool:
         """Whether a function is a method of a module, which other programs may run otherwise."""
-        owner = scope.owner
-        return owner is not None and any(full_name(it) == MODULE for it in self.context.program.bases(owner))
+        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
 
     def _named(self, node: ast.expr) -> ast.expr:
         """The name of a batch that an expression has the rows of: of ``y.data`` and ``y.float()``, ``y``."""
@@ -290,10 +278,7 @@ class _Preparing:
         return self._any(it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
 
     def _defined(self, node: ast.Name | ast.Attribute) -> Of:
-        found = {self._definition(it) for it in self.context.program.definitions(node)} - {Of.NOTHING}
-        if Of.PART in found and len(found) > 1:
-            raise Unknown
-        return Of.UNCLEAR if len(found) > 1 else next(iter(found), Of.NOTHING)
+        return _either(map(self._definition, self.context.program.definitions(node)))
 
     def _definition(self, definition: ast.AST) -> Of:
         program = self.context.program
@@ -358,10 +343,7 @@ class _Preparing:
                 ):
                     of = Of.PART  # taken there
                 found.add(of)
-        found -= {Of.NOTHING}
-        if Of.PART in found and len(found) > 1:
-            raise Unknown
-        return Of.UNCLEAR if len(found) > 1 else next(iter(found), Of.NOTHING)
+        return _either(found)
 
     # Calls
 
@@ -377,7 +359,7 @@ class _Preparing:
             return Of.NOTHING if of is Of.NOTHING else Of.PART
         if of is Of.PART:
             return of
-        if self._entered(call):
+        if entered(self.context, call):
             return self._returned(node, ())
         return self._outside(call, of)
 
@@ -430,17 +412,10 @@ class _Preparing:
                 return self._of(held) is Of.BATCH
         return False
 
-    def _entered(self, call: Call) -> list[Scope]:
-        """The functions that a call runs, where that is all it does."""
-        if not call.callees or not all(isinstance(it, Func | Bound) for it in call.callees):
-            return []
-        targets = {it for callee in call.callees for it, _, _ in self.context.program.targets(callee, call)}
-        return [self.context.program.scopes[it] for it in sorted(targets)]
-
     def _returned(self, node: ast.Call, place: tuple[int | None, ...]) -> Of:
         """What a function of the project returns, at a place of that."""
         call = self.context.program.call(node)
-        scopes = self._entered(call) if call is not None else []
+        scopes = entered(self.context, call)
         if not scopes or self._any(self._given(node)) is Of.PART:
             return self._of(node)
         found = set()
@@ -455,3 +430,11 @@ class _Preparing:
                     found.add(self._of(value))
         found -= {Of.NOTHING}
         return Of.UNCLEAR if len(found) > 1 else next(iter(found), Of.NOTHING)
+
+
+def _either(made: Iterable[Of]) -> Of:
+    """What something is made of that is one thing or another; a part and a whole batch can't be told apart later."""
+    found = {*made} - {Of.NOTHING}
+    if Of.PART in found and len(found) > 1:
+        raise Unknown
+    return Of.UNCLEAR if len(found) > 1 else next(iter(found), Of.NOTHING)
