@@ -948,10 +948,12 @@ LABELS = {
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_labels_that_are_written_of_other_samples_keep_the_batches_whole(lab: Lab, name: str) -> None:
+def test_labels_that_are_written_of_other_samples_are_written_before_the_batch_is_divided(
+    lab: Lab, name: str
+) -> None:
     moved, *rest = STEP.replace("        ", "    ").splitlines(keepends=True)
     text = SETUP + LOOP[4:] + moved + LABELS[name] + "".join(rest) + "print(f'{loss.item():.6f}')\n"
-    before, after = runs(lab, text, 2, form="whole batch")
+    before, after = runs(lab, text, 2)
     assert after.printed == before.printed != ""
 
 
@@ -990,17 +992,12 @@ def test_what_a_step_hands_back_behind_a_decorator_is_named() -> None:
     assert left.rule == "DDP502" and "`shown`" in left.message
 
 
-NAMED = {
+# Counts of whole batches: the batch is divided before the model alone, or made whole again.
+COUNTED = {
     "a length of what may be a list": """\
     correct = correct + len(loader.collate_fn([(inputs, targets)]))
     for batch in DataLoader([name for name in "abc"]):
         correct += len(batch)
-""",
-    "what meters in a dict keep": """\
-    meters = {name: Meter() for name in ("error", "size")}
-    for name in meters:
-        meters[name].update((outputs.detach() * unknown(targets)).mean().item(), 1)
-        correct = "{:.3f}".format(meters[name].avg)
 """,
     "a count under a condition of the part's own": """\
     if (targets > 2).any():
@@ -1011,15 +1008,35 @@ NAMED = {
     if not size:
         correct += 1
 """,
-    "what a part without such samples fails at": """\
-    mask = targets > 2
-    if mask.sum().item() > 0:
-        correct = outputs[mask].max().item() / mask.sum().item()
-""",
     "a list to which each part adds another number of entries": """\
     found = [0]
     found.extend((outputs.argmax(1) == targets).nonzero()[:, 0].tolist())
     correct = sum(found)
+""",
+}
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_a_part_would_count_otherwise_is_counted_in_whole_batches(
+    lab: Lab, name: str, processes: int
+) -> None:
+    text = SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + COUNTED[name]
+    before, after = runs(lab, text + "    print(f'{loss.item():.6f} {correct}')\n", processes)
+    assert after.printed == before.printed != ""
+
+
+NAMED = {
+    "what meters in a dict keep": """\
+    meters = {name: Meter() for name in ("error", "size")}
+    for name in meters:
+        meters[name].update((outputs.detach() * unknown(targets)).mean().item(), 1)
+        correct = "{:.3f}".format(meters[name].avg)
+""",
+    "what a part without such samples fails at": """\
+    mask = targets > 2
+    if mask.sum().item() > 0:
+        correct = outputs[mask].max().item() / mask.sum().item()
 """,
     "rows that are not followed beside others": """\
     guesses = [outputs][0 if inputs is None else -1].detach().cpu().numpy()
@@ -1032,3 +1049,12 @@ NAMED = {
 def test_what_is_not_the_whole_batch_s_is_named(name: str) -> None:
     text = SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + NAMED[name]
     assert [it.rule for it in left_where_sharded(text + "print(correct)\n")] == ["DDP502"]
+
+
+def test_what_is_sharded_by_proof_needs_no_assumption_where_one_is_allowed() -> None:
+    for body in COUNTED.values():
+        text = (
+            SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + body + "print(correct)\n"
+        )
+        proven, assumed = (convert(Project.of({PATH: text}), sharded=it) for it in (False, True))
+        assert assumed.changes == proven.changes and assumed.findings == proven.findings
