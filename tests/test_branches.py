@@ -118,6 +118,39 @@ def test_a_group_that_is_made_in_any_case_is_refused() -> None:
     assert "`dist.init_process_group` also runs in the DataParallel branch" in error.message
 
 
+ENGINES = {
+    "accelerate": (
+        "from accelerate import Accelerator\n\naccelerator = Accelerator()\n",
+        "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
+    ),
+    "fabric": (
+        "from lightning.fabric import Fabric\n\nfabric = Fabric()\n",
+        "model, optimizer = fabric.setup(model, optimizer)",
+    ),
+    "deepspeed": (
+        "import deepspeed\n",
+        "model, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_with_ranks_of_its_own_is_refused_beside_a_wrap_and_left_in_another_branch(
+    name: str,
+) -> None:
+    made, engine = ENGINES[name]
+    wrap = next(line for line in PLAIN.splitlines() if "DataParallel(" in line)
+    loop = next(line for line in PLAIN.splitlines() if line.startswith("for "))
+    (error,) = convert(Project.of({PATH: made + PLAIN.replace(loop, f"{engine}\n{loop}")})).errors
+    assert error.message.startswith("`" + engine.partition("= ")[2].partition("(")[0])
+    options = "import argparse\n\nparser = argparse.ArgumentParser()\n"
+    options += "parser.add_argument('--engine', action='store_true')\nargs = parser.parse_args()\n"
+    text = PLAIN.replace(wrap, "if not args.engine:\n    " + wrap)
+    text = options + made + text.replace(loop, f"if args.engine:\n    {engine}\n{loop}")
+    text = after(convert(Project.of({PATH: text})))
+    assert engine in text and "ddp.init(enabled=not args.engine)" in text
+
+
 USED = (
     "dist.barrier()",
     "print(dist.is_initialized())",
