@@ -846,6 +846,8 @@ def _chosen_imports(file: SourceFile) -> Iterator[tuple[int, tuple[Import, ...]]
                 name = given.get(0) or given.get("name") or given.get("mod_name")
                 package = given.get(1) or given.get("package") if called == "import_module" else None
                 items = tuple(_named_imports(file, name, package)) if name is not None else ()
+                if name is not None and file.texts.of(name) == {ANY}:
+                    items = tuple(Import("", path=f"{folder}{os.sep}*.py") for folder in _own_folders(file))
             elif called in _BY_PATH:
                 path = given.get(_BY_PATH[called]) or given.get("location") or given.get("path")
                 texts = file.texts.of(path) if path is not None else ()
@@ -938,6 +940,12 @@ def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:
             for folder in sorted(file.texts.of(value)):
                 if ANY not in folder and "\0" not in folder:
                     yield folder, first
+
+
+def _own_folders(file: SourceFile) -> list[str]:
+    """The folders that a file puts on ``sys.path`` for modules that it chooses: not those that it is in itself."""
+    folders = dict.fromkeys(folder for folder, _ in _path_edits(file))
+    return [it for it in folders if not file.path.is_relative_to(os.path.realpath(it))]
 
 
 def _path_edit(node: ast.AST) -> tuple[list[ast.expr], bool]:

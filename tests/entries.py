@@ -653,6 +653,13 @@ IMPORTED = {
     "per cent": imported('importlib.import_module("parts.%s_trainer" % args.name)'),
     "join": imported('importlib.import_module(".".join(["parts", args.name + "_trainer"]))'),
     "relative": imported('importlib.import_module(f".{args.name}_trainer", package="parts")'),
+    "any of a folder on the path": imported(
+        "chosen(args.name)",
+        {"parts/narrow.py": TRAINERS},
+        head="import importlib\nimport os\nimport sys\n\nHERE = os.path.dirname(os.path.abspath(__file__))\n"
+        'sys.path.append(os.path.join(HERE, "parts"))\n\n\ndef chosen(name):\n'
+        "    return importlib.import_module(name)\n\n",
+    ),
     "__import__": imported('__import__(f"parts.{args.name}_trainer", fromlist=["Trainer"])'),
     "__import__ of a package": imported(
         '__import__(f"parts.{args.name}_trainer")',
