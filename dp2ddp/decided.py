@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from dp2ddp.analyse import Linked, analyse, prepare
@@ -20,10 +20,10 @@ def decided(linked: Linked, *, exact: bool = False, sharded: bool = False) -> Fa
         exact: sharded programs draw the very batches of the original.
         sharded: what is not known, and not refuted, is taken to be as sharding needs it.
     """
-    look = cache(partial(_look, linked, exact))
+    look = partial(_look, linked, exact, sharded)
     unsharded: frozenset[Path] = frozenset()
     while True:
-        facts = look(sharded, unsharded, frozenset())
+        facts = look(unsharded, frozenset())
         own = frozenset[Path]().union(*(it.scripts for it in facts.loaders if it.own))
         whole = own & {
             it.program for it in facts.scripts if it.tier is not Tier.SHARDED and not it.assumptions
@@ -31,26 +31,21 @@ def decided(linked: Linked, *, exact: bool = False, sharded: bool = False) -> Fa
         if not whole:
             break
         unsharded |= whole
-    preparing: frozenset[Path] = frozenset()
-    for assume in sorted({False, sharded}):  # what needs no assumption comes first
-        facts = look(assume, unsharded, preparing)
-        stay = {it.program for it in facts.scripts if any(_is_of_parts(fact) for fact in it.reasons)}
-        more = prepare(linked, _not_sharded(facts) - stay - preparing, unsharded)
-        while more:
-            tried = look(assume, unsharded, preparing | more)
-            if not (whole := more & _not_sharded(tried)):
-                facts = tried
-                break
-            more -= whole
-        preparing |= more
+    stay = {it.program for it in facts.scripts if any(_is_of_parts(fact) for fact in it.reasons)}
+    preparing = prepare(linked, _not_sharded(facts) - stay, unsharded)
+    while preparing:
+        tried = look(unsharded, preparing)
+        if not (whole := preparing & _not_sharded(tried)):
+            return tried
+        preparing -= whole
     return facts
 
 
 def _look(
-    linked: Linked, exact: bool, assume: bool, unsharded: frozenset[Path], preparing: frozenset[Path]
+    linked: Linked, exact: bool, sharded: bool, unsharded: frozenset[Path], preparing: frozenset[Path]
 ) -> Facts:
     facts = decide(analyse(linked, unsharded=unsharded, preparing=preparing), exact=exact)
-    if assume and any(script.assumptions for script in facts.scripts):
+    if sharded and any(script.assumptions for script in facts.scripts):
         more = analyse(linked, assume=True, unsharded=unsharded, preparing=preparing)
         facts = decide(more, exact=exact, assume=True)
     return facts

@@ -755,11 +755,11 @@ def test_a_number_of_selected_rows(lab: Lab) -> None:
     assert after.printed == before.printed != ""
 
 
-def left_where_sharded(text: str) -> list[Finding]:
-    """What a user has to do where a program is sharded on his word; without it, its batches stay whole."""
+def left_where_sharded(text: str, form: str = "whole batch") -> list[Finding]:
+    """What a user has to do where a program is sharded on his word; without it, it has ``form``."""
     project = Project.of({PATH: text})
     exact = convert(project)
-    assert exact.scripts[0].tier == "whole batch" and not any(it.is_left for it in exact.findings)
+    assert exact.scripts[0].tier == form and not any(it.is_left for it in exact.findings)
     asked = convert(project, sharded=True)
     assert asked.scripts[0].tier == "sharded" and "whole_batch" not in asked.changes[0].after
     return [it for it in asked.findings if it.is_left]
@@ -993,7 +993,7 @@ def test_what_a_step_hands_back_behind_a_decorator_is_named() -> None:
 
 
 # Counts of whole batches: the batch is divided before the model alone, or made whole again.
-COUNTED = {
+OF_WHOLE = {
     "a length of what may be a list": """\
     correct = correct + len(loader.collate_fn([(inputs, targets)]))
     for batch in DataLoader([name for name in "abc"]):
@@ -1008,6 +1008,8 @@ COUNTED = {
     if not size:
         correct += 1
 """,
+}
+MADE_WHOLE = {
     "a list to which each part adds another number of entries": """\
     found = [0]
     found.extend((outputs.argmax(1) == targets).nonzero()[:, 0].tolist())
@@ -1017,11 +1019,17 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("name", {**OF_WHOLE, **MADE_WHOLE})
 def test_what_a_part_would_count_otherwise_is_counted_in_whole_batches(
     lab: Lab, name: str, processes: int
 ) -> None:
-    text = SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + COUNTED[name]
+    text = (
+        SETUP
+        + "correct = 0\n"
+        + LOOP[4:]
+        + STEP.replace("        ", "    ")
+        + {**OF_WHOLE, **MADE_WHOLE}[name]
+    )
     before, after = runs(lab, text + "    print(f'{loss.item():.6f} {correct}')\n", processes)
     assert after.printed == before.printed != ""
 
@@ -1045,16 +1053,9 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", {**NAMED, **OF_WHOLE})
 def test_what_is_not_the_whole_batch_s_is_named(name: str) -> None:
-    text = SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + NAMED[name]
-    assert [it.rule for it in left_where_sharded(text + "print(correct)\n")] == ["DDP502"]
-
-
-def test_what_is_sharded_by_proof_needs_no_assumption_where_one_is_allowed() -> None:
-    for body in COUNTED.values():
-        text = (
-            SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + body + "print(correct)\n"
-        )
-        proven, assumed = (convert(Project.of({PATH: text}), sharded=it) for it in (False, True))
-        assert assumed.changes == proven.changes and assumed.findings == proven.findings
+    text = SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ")
+    text += {**NAMED, **OF_WHOLE}[name] + "print(correct)\n"
+    form = "sharded" if name in OF_WHOLE else "whole batch"
+    assert [it.rule for it in left_where_sharded(text, form)] == ["DDP502"]

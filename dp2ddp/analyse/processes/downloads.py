@@ -143,16 +143,22 @@ def _prepares(context: Context, call: Call) -> bool:
 
 @once
 def _is_handed_on(context: Context, question: ast.expr) -> bool:
-    """``if not os.path.exists(path): build(path / "train")``: a function that makes it is given what is asked for."""
+    """``if not os.path.exists(path): build(path / "train")``: a function that makes it is given what is asked for.
+
+    Or need not be, where nothing is known of the path, as of an option: it is there to make it all the same.
+    """
     statement = context.program.statement(question)
-    asked = {ast.unparse(it) for it in _asked(context, question)}
+    paths_asked = _asked(context, question)
+    asked = {ast.unparse(it) for it in paths_asked}
     calls = [
         it for part in getattr(statement, "body", ()) for it in ast.walk(part) if isinstance(it, ast.Call)
     ]
+    making = [it for it in calls if context.program.called_scopes(it)]
+    if making and any(paths.file(context, [it]).endings is None for it in paths_asked):
+        return True
     return any(
         ast.unparse(inner) in asked
-        for it in calls
-        if context.program.called_scopes(it)
+        for it in making
         for given in handed(it)
         for inner in ast.walk(given)
         if isinstance(inner, ast.expr)
