@@ -1141,6 +1141,12 @@ MADE = {
     "        make(os.path.join(root, 'train'))\n        make(os.path.join(root, 'test'))\n"
     "    train = Pictures(os.path.join(root, 'train'))\n    test = Pictures(os.path.join(root, 'test'))\n"
     "    return len(train.read()) + len(test.read())\n",
+    "asked for by an option, made in a folder of its own": "import argparse\n\n\ndef make(root='files'):\n"
+    "    os.makedirs(root, exist_ok=True)\n    late()\n    for name in [*range(39), 'list']:\n"
+    "        with open(os.path.join(root, str(name) + '.txt'), 'w') as file:\n            file.write('1')\n\n\n"
+    "def use():\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--list', default='files/list.txt')\n"
+    "    args = parser.parse_args()\n    if not os.path.exists(args.list):\n        make()\n"
+    "    return len(open(args.list).read()) + 39\n",
     "by a class that a text names": "class Rows:\n    def __init__(self, root):\n        if not os.path.exists(root + '/done'):\n"
     "            self.prepare(root)\n        self.rows = torch.load(root + '/done/rows.pt')\n\n    def prepare(self, root):\n"
     "        if not os.path.exists(root + '/raw'):\n            self.fetch(root + '/raw')\n"
