@@ -206,7 +206,7 @@ def _decided(context: Context, answers: Answers) -> tuple[Decided, ...]:
     deciders = list({id(it): it for file in files for it in choosing(context, file)}.values())
     for decider in sorted(deciders, key=lambda it: program.order[id(it)], reverse=True):
         block = _function_body(context, decider)
-        if any(_holder(context, it, block) is None for it in deciders):
+        if any(holding(context, it, block) is None for it in deciders):
             continue
         places = list(_known_from(context, block, deciders, False))
         named = [_named(context, answers, program.scope(at), branches) for at, _ in places]  # type: ignore[arg-type]
@@ -275,7 +275,7 @@ def _function_body(context: Context, statement: ast.stmt) -> list[ast.stmt]:
     return next(inside, node.body)  # type: ignore[attr-defined]
 
 
-def _holder(context: Context, part: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
+def holding(context: Context, part: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
     """The statement of a block that another one is part of, or else the first that runs it; None if none does."""
     inside = (it for it in block if any(part is node for node in context.program.descendants(it)))
     return next(inside, None) or next((it for it in block if id(part) in context.runs(it)), None)

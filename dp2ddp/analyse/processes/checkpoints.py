@@ -23,7 +23,7 @@ from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, OTHER_WRAPS, WRAP
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
-from dp2ddp.analyse.processes.entry import given
+from dp2ddp.analyse.processes.elsewhere import given
 from dp2ddp.analyse.processes.writes import is_of_writer
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope

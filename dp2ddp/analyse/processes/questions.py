@@ -13,7 +13,7 @@ from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.processes.downloads import caching, is_inside, made_first
 from dp2ddp.analyse.processes.effects import all_pass
-from dp2ddp.analyse.processes.entry import given
+from dp2ddp.analyse.processes.elsewhere import given
 from dp2ddp.analyse.processes.writes import leaves_any_file
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Inst

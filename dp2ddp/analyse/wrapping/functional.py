@@ -23,7 +23,7 @@ from dp2ddp.analyse.api.layers import (
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.api.tensors import SHAPES
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.processes import entry
+from dp2ddp.analyse.processes import elsewhere
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import Cls, Inst
@@ -373,7 +373,7 @@ def _chosen(context: Context, devices: ast.expr | None, statement: ast.stmt) -> 
         return None
     scope = context.program.scope(statement)
     scopes = [scope, context.program.modules[scope.file.path]]
-    return entry.written_in(context, devices, scopes)
+    return elsewhere.written_in(context, devices, scopes)
 
 
 def _ready(context: Context, made: ast.Assign) -> ast.stmt:
