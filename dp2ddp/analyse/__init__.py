@@ -44,7 +44,7 @@ from dp2ddp.analyse.training import (
     squeezing,
     untrained,
 )
-from dp2ddp.analyse.wrapping import functional, models, parallel
+from dp2ddp.analyse.wrapping import functional, models, parallel, unconverted
 from dp2ddp.facts import Facts, Gather, Lines, Loader, Obstacle, Outdated
 from dp2ddp.legacy import Mend, unmended
 from dp2ddp.source import Project, SourceFile
@@ -204,7 +204,7 @@ def analyse(
         outdated=(*spelled, *linked.outdated),
         obstacles=(
             *branches.obstacles(context),
-            *models.obstacles(context),
+            *unconverted.obstacles(context),
             *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
             *noise.obstacles(),

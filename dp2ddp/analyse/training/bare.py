@@ -19,7 +19,7 @@ from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow.samples import Samples, layer_does
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, Values, full_name
-from dp2ddp.analyse.wrapping import models
+from dp2ddp.analyse.wrapping import optimized
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
 RANDOM = {name for name, row in operations.NAMES.items() if row.random}
@@ -46,7 +46,7 @@ def find(context: Context) -> dict[ast.expr, Bare]:
     """What the optimizers train that no wrapped model has, once for each name in a function, and what it stands for."""
     found: dict[object, tuple[ast.expr, Bare]] = {}
     samples = Samples(context)
-    for owner in models.untracked(context):
+    for owner in optimized.untracked(context):
         made = frozenset(map(id, context.program.definitions(owner)))
         key = context.program.scope(owner).index, ast.unparse(owner), made
         if key not in found:
@@ -115,7 +115,7 @@ def _may_change(context: Context, owner: ast.expr, statement: ast.stmt) -> bool:
         node = program.nodes.get(key)
         if isinstance(node, ast.Name | ast.Attribute) and program.values(node) & values:
             around = program.parent(node)
-            asked = isinstance(around, ast.Attribute) and around.attr in models.MODULE_NAMES - {"apply"}
+            asked = isinstance(around, ast.Attribute) and around.attr in MODULE_NAMES - {"apply"}
             if not asked and isinstance(node.ctx, ast.Load):
                 return True
     return False
@@ -229,7 +229,7 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | Non
             if part in program.values(target.value) and not _is_none(it.value)
         ]
         known = values and all(_is_known(context, value) for value in values)
-        if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
+        if optimized.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
             unseen = next((it for it in given if not samples.is_followed(it)), given[0] if given else None)
             return Reason(f"{UNFOLLOWED} in `{name}`, which is set here", unseen)
     for scope in _run(context, part):

@@ -22,7 +22,7 @@ from dp2ddp.analyse.api.layers import (
 )
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.api.tensors import SHAPES
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, is_inserted
 from dp2ddp.analyse.processes import elsewhere
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
@@ -85,6 +85,11 @@ def is_untrained(context: Context, call: Call) -> bool:
         and context.runs_in_training(call.node)
         and _computes_none(context, call.node)
     )
+
+
+def is_of_call(context: Context, call: Call) -> bool:
+    """Whether a wrap stands for what a call of ``data_parallel()`` does, and not for one where the network is made."""
+    return is_inserted(call.node) and not is_inserted(context.program.statement(call.node))
 
 
 def _computes_none(context: Context, call: ast.Call) -> bool:

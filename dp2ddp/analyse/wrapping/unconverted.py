@@ -1,0 +1,148 @@
+"""Other ways to use several GPUs, which are not converted, and what a wrapped model lacks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.api.handing import ASKING
+from dp2ddp.analyse.api.inspection import ASKS_FOR_WRAP
+from dp2ddp.analyse.api.layers import WRAP_NAMES
+from dp2ddp.analyse.api.parallel import FUNCTION, STEPS, WRAP
+from dp2ddp.analyse.api.processes import STARTED
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Cls, Ext, Func, Made
+from dp2ddp.analyse.wrapping import functional, parallel
+from dp2ddp.analyse.wrapping.unused import unused, without_backward
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """Other ways to use several GPUs, which are not converted."""
+    program = context.program
+    for call in context.program.calls:
+        if FUNCTION in call.names:
+            yield _replicating(context, call)
+        trained = context.runs_in_training(call.node)
+        for callee in call.callees if (trained or not context.scripts) and WRAP not in call.names else ():
+            if isinstance(callee, Ext) and _looks_alike(callee.name):
+                yield context.obstacle(
+                    call.node,
+                    f"{callee.name} is neither nn.DataParallel nor a class of this project",
+                    "use nn.DataParallel, or copy the file of that class into the project if it derives from it",
+                )
+        yield from _handed_over(context, call)
+    for step in STEPS:
+        for target, statement in context.attribute_assignments.get(step, ()):
+            if context.is_wrapped(program.values(target.value)):
+                given = [it for it in program.values(statement.value) if isinstance(it, Func)]
+                scopes = [program.scopes[it.scope] for it in given]
+                if step == "replicate" and parallel.calls_back(context, scopes):
+                    continue
+                yield context.obstacle(
+                    statement,
+                    f"`{ast.unparse(target)} = …` replaces DataParallel's `{step}`",
+                    "remove it; for BatchNorm use torch.nn.SyncBatchNorm",
+                    SHARDED_ONLY,
+                )
+    yield from _lacking(context)
+    # Where a program is converted already, a wrap that is left serves a script that only predicts.
+    started = any(call.names & STARTED for call in program.calls)
+    every = (*context.wraps, *context.idle_wraps)
+    for call in every if not started else ():
+        if not context.backwards:
+            yield from without_backward(context, call)
+        elif not context.runs_in_training(call.node):
+            if not functional.is_of_call(context, call):
+                yield from unused(context, call)
+            elif _may_run(context, call):
+                yield _replicating(context, call)
+
+
+def _lacking(context: Context) -> Iterator[Obstacle]:
+    """``model.classifier`` of a wrapped model: an error now, as it was wherever there were several GPUs."""
+    program = context.program
+    plain = {id(call.node) for call in context.wraps if call.callees == {Ext(WRAP)}}
+    plain &= context.trained_wraps
+    for node in program.nodes.values():
+        if not isinstance(node, ast.Attribute) or node.attr in WRAP_NAMES or node.attr.startswith("_"):
+            continue
+        values = program.values(node.value)
+        sites = {value.site for value in values if isinstance(value, Made) and value.name == WRAP}
+        if not isinstance(node.ctx, ast.Load) or not sites or len(sites) < len(values) or not sites <= plain:
+            continue
+        held = context.attribute_assignments.get(node.attr, ())
+        if any(program.values(target.value) & values for target, _ in held) or _is_asked_before(
+            context, node
+        ):
+            continue
+        if context.runs_in_training(node):
+            yield context.obstacle(
+                node,
+                f"`{ast.unparse(node)}` fails, as with nn.DataParallel: the wrapper has no attribute `{node.attr}`",
+                f"use `{ast.unparse(node.value)}.module.{node.attr}`",
+                NO_TIER,
+            )
+
+
+def _is_asked_before(context: Context, node: ast.AST) -> bool:
+    """Whether a place is only come to where a model turned out to be bare, or an error there is expected."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.Try) and around.handlers:
+            return True
+        if isinstance(around, ast.If | ast.IfExp):
+            asked, whole = ast.unparse(around.test), ast.unparse(around)
+            if any(word in asked for word in ASKS_FOR_WRAP) or ".module" in whole:
+                return True
+    return False
+
+
+def _may_run(context: Context, call: Call) -> bool:
+    """Whether a call stands in a network of the training, which some other module calls."""
+    program = context.program
+    owner = program.scope(call.node).owner
+    makes = (it for it in program.calls if context.runs_in_training(it.node) or not context.scripts)
+    return owner is None or any(
+        isinstance(callee, Cls) and owner in (callee, *program.bases(callee))
+        for it in makes
+        for callee in it.callees
+    )
+
+
+def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
+    """nn.DataParallel itself, given to something outside: ``partial(nn.DataParallel, device_ids=ids)``."""
+    outside = {name for name in call.names - {WRAP} if not name.startswith(ASKING)}
+    for argument in handed(call.node) if outside else ():
+        if Ext(WRAP) in context.program.values(argument) and not isinstance(argument, ast.Call):
+            yield context.obstacle(
+                call.node,
+                f"nn.DataParallel is passed to {sorted(outside)[0]}(), whose result is unknown",
+                "call nn.DataParallel directly",
+            )
+
+
+def _replicating(context: Context, call: Call) -> Obstacle:
+    """A call of ``data_parallel()``."""
+    if functional.is_untrained(context, call):
+        return context.obstacle(
+            call.node,
+            "data_parallel() splits its input, but each rank already has only its local batch",
+            "call the model directly here",
+            SHARDED_ONLY,
+        )
+    return context.obstacle(
+        call.node,
+        "data_parallel() replicates the model at every call",
+        "wrap the model once in nn.DataParallel and call that instead, then convert again",
+    )
+
+
+def _looks_alike(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return (
+        "DataParallel" in last
+        and "DistributedDataParallel" not in last
+        and name != WRAP
+        and not name.startswith("dp2ddp.")
+    )
