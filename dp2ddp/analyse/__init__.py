@@ -37,6 +37,7 @@ from dp2ddp.analyse.training import (
     loops,
     metrics,
     own_batches,
+    placing,
     precision,
     prepared,
     rebound,
@@ -156,7 +157,7 @@ def analyse(
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
     own = partial(agreements.has_own_path, context)
     acts = effects.collect(context, reported.statements(context), own)
-    numbers = tuple(reports.numbers(context, reported, acts))
+    numbers = tuple(placing.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
     starts = entry.collect(context)
     agreed = (*agreements.facts(context, origins), *alike.seeds(context))

@@ -38,7 +38,7 @@ class Rows:
 
 
 class Values(Protocol):
-    """What is known of the values of the training loop: ``reports``."""
+    """What is known of the values of the training loop: ``whole_batch.WholeBatch``."""
 
     program: Program
 

@@ -1,0 +1,455 @@
+"""What of a training loop is the whole batch's, once some of its numbers are combined where they are made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.api.iteration import RANGES
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.numbers import CASTS_NUMBER
+from dp2ddp.analyse.api.parallel import is_runtime
+from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow import kinds, losses
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import OPEN, Frame
+from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.sources import How
+from dp2ddp.analyse.program.updates import updated
+from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
+from dp2ddp.analyse.training.loops import BatchLoop, drawn, is_of_round, training_loaders
+from dp2ddp.analyse.wrapping import functional
+
+UNWEIGHED = (Kind.EITHER, Kind.EVEN)
+"""Means of which it is not known how those of parts weigh."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """An expression that is of this process's part, and how it becomes the whole batch's.
+
+    ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does; ``size`` of a sum that it is
+    the number of samples in the batch, ``in_loop`` that it is made anew of each batch. ``before``: the loop over
+    samples before which rows get a name for it. ``inner``: what a mean is of.
+    """
+
+    kind: str
+    node: ast.expr
+    call: ast.Call | None = None
+    average: str = ""
+    size: bool = False
+    in_loop: bool = False
+    before: ast.For | None = None
+    inner: ast.expr | None = None
+
+
+class WholeBatch(Gathering):
+    """Follows the values of the training loops, where what is combined is the whole batch's."""
+
+    def __init__(
+        self,
+        context: Context,
+        loops: list[BatchLoop],
+        whole: frozenset[int],
+        asked: tuple[ast.expr, ...],
+    ) -> None:
+        super().__init__(context, loops)
+        self.combined = {id(part): Combined("sum", part) for part in asked}
+        self._asked_for = frozenset(self.combined)
+        self.whole = {*whole, *self.combined}
+        self._training = training_loaders(loops)
+        self.rounds = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
+        draws, self._dealt = drawn(context, loops)
+        sources = [*draws, *(loop.source for loop in loops if loop.trains)]
+        self._draws = {id(node) for source in sources for node in ast.walk(source)}
+        self._trained = self._graph()
+        self.shows = False  # what is shown may be rounded otherwise on another GPU, what decides may not
+        self._apart: list[tuple[str, ast.expr]] = []
+        """To be combined, where not all processes were known to come to."""
+
+    def forget(self) -> None:
+        """Ask again what values are: more of them are the whole batch's by now."""
+        self._known.clear()
+
+    def comes_alike(self, node: ast.AST) -> bool:
+        """Whether every process comes to a place, as often as the others."""
+        return self._is_alike(node, OPEN)  # type: ignore[arg-type]
+
+    def drop_alone(self) -> None:
+        """Leave rows as they are that would meet something of a part."""
+        while alone := [
+            key for key, it in self.combined.items() if it.call is None and self.meets_others(it)
+        ]:
+            for key in alone:
+                self.whole.discard(key)
+                del self.combined[key]
+            self.forget()
+
+    def leave_whole(self) -> None:
+        """Leave what is made of the whole batch's rows and numbers by now as it is."""
+        for key, it in list(self.combined.items()):
+            if it.call is None and key not in self._asked_for:
+                del self.combined[key]
+                self.whole.discard(key)
+                self._known.clear()
+                if self.of(it.node) not in (*PLAIN, Kind.WHOLE):
+                    self.combined[key] = it
+                    self.whole.add(key)
+        self._known.clear()
+
+    def try_again(self) -> None:
+        """Combine where all processes come to after all."""
+        while self._apart:
+            left, self._apart = self._apart, []
+            for kind, node in left:
+                self.combine(kind, node)
+            if len(self._apart) == len(left):
+                return
+
+    def meets_others(self, it: Combined) -> bool:
+        """Whether rows of the whole batch meet something of a part in one computation."""
+        found = [kinds.tensor(self.of(other), other) for other in self._beside(it.node)]
+        return it.kind == "rows" and any(value not in (*PLAIN, Kind.WHOLE) for value in found)
+
+    def trains(self, node: ast.AST) -> bool:
+        return any(loop.trains and id(node) in loop.runs for loop in self._loops)
+
+    def evaluates(self, node: ast.AST) -> bool:
+        return any(not loop.trains and id(node) in loop.runs for loop in self._loops)
+
+    def _graph(self) -> set[int]:
+        """The definitions of names that a loss which is trained with may be made of."""
+        found: set[int] = set()
+        waiting: list[ast.AST] = [self.context.loss(call) for call in self.context.backwards]
+        while waiting:
+            for name in _with_graph(waiting.pop()):
+                for definition in self.program.definitions(name):
+                    if id(definition) not in found:
+                        found.add(id(definition))
+                        if not isinstance(definition, ast.arg):
+                            statement = self.program.statement(definition)
+                            if isinstance(statement, ast.Assign | ast.AugAssign):
+                                waiting.append(statement.value)
+        return found
+
+    def is_trained(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and any(
+            id(it) in self._trained for it in (node, *self.program.definitions(node))
+        )
+
+    def gather(self, node: ast.expr) -> bool:
+        """Have a function of rows given those of all processes."""
+        call = self.program.call(node) if isinstance(node, ast.Call) else None
+        unclear = self._is_unclear(node) or self.of(node) in UNWEIGHED
+        if call is None or not unclear or not self.meets(node):
+            return False
+        selected = self._reduced(call)
+        rows = [selected] if selected is not None else self._rows(call, OPEN)
+        known = selected is not None or bool(self.program.entered(node)) or self._is_of_settings(call)
+        if not rows or not known or not self._is_function(call):
+            return False
+        if any(self.is_written_from(it, node) for it in rows):
+            return False
+        for row in rows:
+            self.combined[id(row)] = Combined("rows", row, call.node if selected is None else None)
+        self.whole.add(id(node))
+        self._known.clear()
+        return True
+
+    def _is_of_settings(self, call: Call) -> bool:
+        """Whether something that the program looks up is called: whatever it does, it does with the whole batch."""
+        function = call.node.func
+        owner = function.value if isinstance(function, ast.Attribute) else function
+        return not call.callees and kinds.tensor(self.of(owner), owner) in PLAIN
+
+    def _reduced(self, call: Call) -> ast.expr | None:
+        """The rows that a function of torch makes a number of, or several; None for other calls."""
+        node, function = call.node, call.node.func
+        if isinstance(function, ast.Attribute) and not call.names & OF_ALL_ROWS:
+            rows, name, others = function.value, f"torch.{function.attr}", node.args
+        else:
+            rows, others = node.args[0] if node.args else None, node.args[1:]
+            name = next(iter(call.names)) if len(call.names) == 1 else ""
+        if rows is None or name not in OF_ALL_ROWS:
+            return None
+        others = [*others, *(it.value for it in node.keywords)]
+        value = self.of(rows)
+        if value is Kind.PICKED:
+            return rows if name in STATISTICS and not others else None
+        plain = all(self.of(it) in PLAIN for it in others)
+        return rows if value in DEALT and plain and self.shows else None
+
+    def _is_unclear(self, node: ast.expr) -> bool:
+        return isinstance(kinds.tensor(self.of(node), node), Unclear)
+
+    def combine(self, kind: str, node: ast.expr) -> None:
+        statement = self.program.parent(node)
+        several = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple)
+        if several:
+            return
+        inside: ast.AST = node
+        for around in self.program.ancestors(node):  # a condition on what is counted, `if total > 0`
+            if isinstance(around, ast.If) and inside is not around.test and _only_divides(around):
+                self._settle(around.test)
+            inside = around
+        average = average_of(self.of(node)) if kind == "mean" else ""
+        if kind == "rows" and self.is_written_from(node, self.program.statement(node)):
+            return
+        if not self.meets(node) and not self._meets_as_whole(node):
+            self._apart.append((kind, node))
+            return
+        inner = self._mean_of(node) if average == "even" else None
+        self.combined[id(node)] = Combined(kind, node, average=average, inner=inner)
+        self.whole.add(id(node))
+        self._known.clear()
+
+    def _mean_of(self, node: ast.expr) -> ast.expr | None:
+        """What of the batch a mean is of: ``outputs.abs().mean()``."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=inner, attr="mean"), args=[], keywords=[]):
+                return inner if kinds.tensor(self.of(inner), inner) in DEALT else None
+        return None
+
+    def _meets_as_whole(self, node: ast.expr) -> bool:
+        """Whether every process comes to a place, as far as what is combined there is of the whole batch.
+
+        ``if loss.item() < best: best = loss.item()``: what is kept under a condition decides it the next time.
+        """
+        self.whole.add(id(node))
+        self._known.clear()
+        meets = self.meets(node)
+        self.whole.discard(id(node))
+        self._known.clear()
+        return meets
+
+    def is_size(self, node: ast.expr) -> bool:
+        """Whether a number is that of the samples in the batch: ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
+        match node:
+            case ast.Name():
+                made = assigned(self.context, node)
+                return bool(made) and not any(isinstance(it, ast.Name) or not self.is_size(it) for it in made)
+            case ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[ast.Constant(value=0)]):
+                pass
+            case ast.Subscript(value=ast.Attribute(value=rows, attr="shape"), slice=ast.Constant(value=0)):
+                pass
+            case ast.Subscript(
+                value=ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[]),
+                slice=ast.Constant(value=0),
+            ):
+                pass
+            case ast.Call(func=ast.Name(id="len"), args=[rows]):
+                pass
+            case _:
+                return False
+        return self.of(rows) in DEALT
+
+    def _settle(self, test: ast.expr) -> None:
+        """Have a condition ask for sums over the whole batch."""
+        for part in compared(test):
+            if self.of(part) in ADDITIVE and id(part) not in self.whole:
+                self.combine("sum", part)
+
+    def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
+        # a number is one on every rank, or none yet
+        there = NUMBERS if self.context.asks_identity(test) else PLAIN
+        return all(
+            self._is_number_of_all(part) or self._value(part, frame) in (*there, Kind.WHOLE)
+            for part in compared(test)
+        )
+
+    def _is_number_of_all(self, node: ast.expr) -> bool:
+        combined = self.combined.get(id(node))
+        return combined is not None and combined.kind != "rows"
+
+    def meets(self, node: ast.expr) -> bool:
+        """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
+        self._refuel()  # these are questions of their own
+        return not self.evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
+
+    def _is_looped(self, node: ast.expr) -> bool:
+        """Whether a comprehension, or a loop over samples, stands round a place, within the loop over batches."""
+        batches = {id(loop.node) for loop in self._loops}
+        inside: ast.AST = node
+        for around in self.program.ancestors(node):
+            inside, before = around, inside
+            if isinstance(
+                around, ast.comprehension | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp
+            ):
+                return True
+            if id(around) in batches:
+                return False
+            if isinstance(around, ast.For) and before is not around.iter:
+                drawn = self._drawn(around.iter, OPEN)
+                if kinds.tensor(drawn, around.iter) is Kind.EACH or (
+                    isinstance(drawn, Unclear)
+                    and not self._is_loader(around.iter)
+                    and is_of_round(self.context, around.iter, self.rounds)
+                ):
+                    return True
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                return False
+        return False
+
+    def _is_loader(self, source: ast.expr) -> bool:
+        return bool(self.context.made(self.context.iterated(self.program.values(source)), LOADER))
+
+    def is_whole(self, node: ast.AST) -> bool:
+        """Whether something is the whole batch's, or has nothing to do with its samples."""
+        if id(node) in self.whole:
+            return True
+        if isinstance(node, ast.Call):
+            return bool(self.program.entered(node)) and self.of(node) is Kind.WHOLE
+        plain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        return plain and kinds.tensor(self.of(node), node) in (*PLAIN, Kind.WHOLE)  # type: ignore[arg-type]
+
+    def is_of_last_batch(
+        self, node: ast.expr, inside: frozenset[int], open_: frozenset[int] = frozenset()
+    ) -> bool:
+        """Whether what stands after a loop is made of its last batch alone, and nothing that the loop adds up."""
+        parts = (it for it in self._references(node) if it is node or not self.is_whole(it))
+        made = {id(it): it for part in parts for it in self.program.definitions(part)}
+        return bool(made) and all(
+            key in inside and key not in open_ and self._is_made_anew(it, inside, open_ | {key})
+            for key, it in made.items()
+        )
+
+    def _is_made_anew(self, definition: ast.AST, inside: frozenset[int], open_: frozenset[int]) -> bool:
+        source = self.program.source(definition)
+        if source.how is How.ELEMENT:
+            return True
+        if (
+            source.how is not How.ASSIGNED
+            or source.value is None
+            or updated(self.program.statement(definition))
+        ):
+            return False
+        value, _ = source.written
+        assert value is not None
+        taken = not any(
+            self.program.definitions(it) and not self.is_whole(it) for it in self._references(value)
+        )
+        return taken or self.is_of_last_batch(value, inside, open_)
+
+    def _references(self, node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
+        """The names in an expression, but for those of models and functions that it calls."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            yield node
+        is_called = isinstance(node, ast.Call) and (
+            isinstance(node.func, ast.Name) or self.context.is_wrapped(self.program.values(node.func))
+        )
+        for child in ast.iter_child_nodes(node):
+            if not (is_called and child is node.func):  # type: ignore[attr-defined]
+                yield from self._references(child)
+
+    def is_settled(self, test: ast.expr) -> bool:
+        """Whether every process answers a condition alike."""
+        self._refuel()
+        return self._is_settled(test, OPEN)
+
+    def is_averaged(self, node: ast.expr) -> bool:
+        """Whether an expression is a loss of this process's part."""
+        return self.of(node) in AVERAGED or (self.of(node) is Kind.HANDED and self.is_trained(node))
+
+    def peeled(self, node: ast.expr) -> ast.expr:
+        """The tensor that a number, or a tensor without graph, is made of."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[]) if method in WITHOUT_GRAPH:
+                return self.peeled(inner)
+            case ast.Call(args=[inner]) if "builtins.float" in names_of(self.program, node):
+                return self.peeled(inner)
+            case ast.Attribute(value=inner, attr="data"):
+                return self.peeled(inner)
+            case ast.Subscript(value=inner, slice=ast.Constant(value=0)) if self.of(inner) in AVERAGED:
+                return self.peeled(inner)
+        return node
+
+    def _drawn(self, source: ast.expr, frame: Frame) -> Value:
+        sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+        call = self.program.call(source) if isinstance(source, ast.Call) else None
+        if call is not None and call.names & RANGES:
+            if all(it in (*PLAIN, Kind.WHOLE) for it in self._all(call.node.args, frame)):
+                return Kind.SAME
+        sharded = self._training - (set() if id(source) in self._draws else self._dealt)
+        if sites and not sites & sharded and not (call and "builtins.enumerate" in call.names):
+            return Kind.WHOLE
+        return super()._drawn(source, frame)
+
+    def _compute(self, node: ast.AST, frame: Frame) -> Value:
+        return Kind.WHOLE if id(node) in self.whole else super()._compute(node, frame)
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        names = names_of(self.program, node)
+        if is_runtime(names):
+            return Kind.WHOLE
+        given = handed(node)
+        if isinstance(node.func, ast.Attribute):
+            given.append(node.func.value)
+        call = self.program.call(node)
+        own = call is not None and self.program.entered(node) and not self.context.is_wrapped(call.callees)
+        if not own:
+            found = [kinds.tensor(value, node) for value in self._all(given, frame)]
+            is_model = call is not None and self.context.is_wrapped(self.program.values(node.func))
+            is_loss = call is not None and losses.is_any_loss(self.context, call)
+            plain = bool(found) and all(value in (*PLAIN, Kind.WHOLE) for value in found)
+            if Kind.WHOLE in found and (is_model or is_loss or plain):
+                return Kind.WHOLE
+            if is_model and plain and call is not None and functional.is_untrained(self.context, call):
+                return Kind.WHOLE
+        return super(Gathering, self)._call(node, frame)
+
+    def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        value = super()._attribute(node, frame)
+        if (
+            isinstance(value, Unclear)
+            and node.attr == "shape"
+            and self._value(node.value, frame) is Kind.WHOLE
+        ):
+            return Kind.WHOLE
+        return value
+
+
+def names_of(program: Program, node: ast.Call) -> set[str]:
+    """The names of what a call may call, outside the project."""
+    call = program.call(node)
+    return call.names if call is not None else set()
+
+
+def _only_divides(branch: ast.If) -> bool:
+    """Whether a branch does nothing that a part without such samples could fail at: it computes with numbers."""
+    fine = ast.Assign | ast.AugAssign | ast.Name | ast.Attribute | ast.Constant | ast.BinOp | ast.UnaryOp
+    fine |= ast.operator | ast.unaryop | ast.expr_context
+    calls = {id(it): it for part in branch.body for it in ast.walk(part) if isinstance(it, ast.Call)}
+    plain = all(
+        isinstance(it.func, ast.Name)
+        and it.func.id in CASTS_NUMBER
+        or isinstance(it.func, ast.Attribute)
+        and it.func.attr in WITHOUT_GRAPH
+        for it in calls.values()
+    )
+    return plain and all(
+        isinstance(it, fine) or id(it) in calls for part in branch.body for it in ast.walk(part)
+    )
+
+
+def average_of(value: Value) -> str:
+    """How the means of parts average to that of the whole batch."""
+    averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
+    return averages.get(value, "even")  # type: ignore[arg-type]
+
+
+def _with_graph(node: ast.AST) -> Iterator[ast.Name]:
+    """The names of an expression, but for what is only a number in it."""
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ONE_WITHOUT_GRAPH
+    ):
+        return
+    if isinstance(node, ast.Name):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _with_graph(child)
