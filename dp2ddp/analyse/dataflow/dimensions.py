@@ -11,6 +11,7 @@ from dp2ddp.analyse.api.numbers import CHOOSES_NUMBER, MAKES_NUMBER
 from dp2ddp.analyse.api.purity import COMPUTES_NUMBERS
 from dp2ddp.analyse.api.tensors import (
     ARITHMETIC,
+    BY_SIZES,
     GIVES_NUMBERS,
     GIVES_TWO,
     KEEPS_DIMENSIONS,
@@ -19,15 +20,17 @@ from dp2ddp.analyse.api.tensors import (
     OF_TENSORS_ALONE,
     REDUCES,
     RESHAPES,
+    TAKES_DIMENSIONS,
     TENSOR_OF_NUMBER,
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
+from dp2ddp.analyse.dataflow.definitions import NAMES, behind, names_options
 from dp2ddp.analyse.processes.conditions import OPTIONS
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
-from dp2ddp.analyse.program.values import Const, Func, full_name
+from dp2ddp.analyse.program.values import Func
 
 NUMBER = -1
 """A number of Python's, which has no dimensions to speak of: a tensor without any is 0."""
@@ -81,6 +84,56 @@ class Dimensions:
             self._known[key] = found
         return found
 
+    def rank(self, node: ast.AST) -> int | None:
+        """How many dimensions a tensor has, where the code says it."""
+        rank = self.of(node)
+        return rank if rank is not None and rank > 0 else None
+
+    def may_be_flat(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a tensor may well have one number for each sample: dimensions were taken from it."""
+        if depth > NAMES:
+            return False
+        match node:
+            case ast.Call(func=function):
+                name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                call = self.program.call(node)
+                if call is not None and losses.is_any_loss(self.context, call):
+                    return True
+                if name in TAKES_DIMENSIONS:
+                    return not any(it.arg == "keepdim" for it in node.keywords)
+                inner = [function.value] if isinstance(function, ast.Attribute) else []
+                return any(self.may_be_flat(it, depth + 1) for it in [*inner, *node.args[:1]])
+            case ast.BinOp(left=left, right=right):
+                sides = [it for it in (left, right) if not isinstance(it, ast.Constant)]
+                return bool(sides) and all(self.may_be_flat(it, depth + 1) for it in sides)
+            case ast.UnaryOp(operand=operand):
+                return self.may_be_flat(operand, depth + 1)
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return any(self.may_be_flat(it, depth + 1) for it in elements)
+            case ast.Subscript(slice=ast.Tuple(elts=parts)):
+                return any(isinstance(it, ast.Constant) for it in parts)
+            case ast.Name():
+                return any(
+                    self.may_be_flat(it, depth + 1)
+                    for definition in self.program.definitions(node)
+                    for it in behind(self.program, definition)
+                )
+        return False
+
+    def least_rank(self, node: ast.expr, depth: int = 0) -> int:
+        """How many dimensions a tensor has at least; rows have two, but where that is one number for each sample."""
+        least = 1 if self.may_be_flat(node) else 2
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name, value=value)) if depth < NAMES:
+                if name in BY_SIZES:
+                    sizes = [size for given in node.args for size in getattr(given, "elts", [given])]
+                    return max(len(sizes), 1)
+                return self.least_rank(value, depth + 1) + 1 if name == "unsqueeze" else least
+            case ast.Name() if depth < NAMES:
+                held = [it for one in self.program.definitions(node) for it in behind(self.program, one)]
+                return min((self.least_rank(it, depth + 1) for it in held), default=least)
+        return least
+
     def is_single(self, node: ast.AST) -> bool:
         """Whether an expression is a tensor of one number without dimensions: an index into it fails."""
         return self.of(node) == 0
@@ -104,7 +157,7 @@ class Dimensions:
             case ast.Attribute() if node.attr in KEEPS_DIMENSIONS:
                 return self.of(node.value)
             case ast.Attribute():
-                return NUMBER if self._is_option(node) else self._named(node)
+                return NUMBER if names_options(self.program, node) else self._named(node)
             case ast.UnaryOp():
                 return self.of(node.operand)
             case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Pow()):
@@ -120,10 +173,6 @@ class Dimensions:
             case ast.Call():
                 return self._call(node)
         return None
-
-    def _is_option(self, node: ast.AST) -> bool:
-        names = [full_name(value) for value in self.program.values(node) if not isinstance(value, Const)]
-        return bool(names) and all(name.startswith(OPTIONS) for name in names)
 
     def _together(self, nodes: Iterable[ast.AST]) -> int | None:
         """What is computed of several, number by number."""

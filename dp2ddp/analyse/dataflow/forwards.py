@@ -13,7 +13,11 @@ from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
+from dp2ddp.analyse.dataflow.samples.conditions import may_run, reaching_in
+from dp2ddp.analyse.dataflow.samples.follower import Samples
+from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.functions import arguments, call_in
+from dp2ddp.analyse.dataflow.samples.layers import layer_does
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.scopes import Scope
@@ -27,13 +31,13 @@ class Forwards(Samples):
     def _inside(self) -> _Inside:
         return _Inside(self.context)
 
-    def _forward(self, call: Call, frame: Frame) -> Value:
+    def forward(self, call: Call, frame: Frame) -> Value:
         """Each replica, too, sees its own part only; what it is given must be made sample by sample."""
         if any(map(losses.is_callable_loss, call.callees)) or any(
             isinstance(callee, Func | Bound) for callee in call.callees
         ):  # what has several parts of a program under names that are not told apart: `self.criterion(…)`
             return Unclear(call.node)
-        inputs = [kinds.tensor(self._value(given, frame), given) for given in handed(call.node)]
+        inputs = [kinds.tensor(self.value(given, frame), given) for given in handed(call.node)]
         if (blamed := kinds.unclear(inputs)) is not None:
             return blamed
         for given, value in zip(handed(call.node), inputs, strict=True):
@@ -125,8 +129,9 @@ class Forwards(Samples):
             yield Kind.ROWS if is_layer(self.program, model) else Kind.OUTPUT
         for index in own:
             scope = self.program.scopes[index]
-            arguments = self._arguments(call, scope, True, frame)
-            yield from self._inside.returned(scope, *arguments, is_in_training_mode(self.context, call.node))
+            given, literals = arguments(self, call, scope, True, frame)
+            training = is_in_training_mode(self.context, call.node)
+            yield from self._inside.returned(scope, given, literals, training)
 
 
 class _Inside(Samples):
@@ -137,15 +142,15 @@ class _Inside(Samples):
     ) -> Iterator[Value]:
         """What a forward returns to a call that gives it so much, in training mode or not."""
         key = scope.index, frozenset(given.items()), frozenset(literals.items()), training
-        frame = self._frames.setdefault(key, Frame(given, literals, training=training))
+        frame = self.frame(key, Frame(given, literals, training=training))
         for node in self.program.results(scope):
-            if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, frame):
+            if isinstance(node, ast.Return) and node.value is not None and may_run(self.context, node, frame):
                 yield self._shape(node.value, frame)
 
     def _shape(self, node: ast.expr, frame: Frame) -> Value:
         """What an expression is as an output: a collection, a number, rows, or OUTPUT."""
         value = _known(self.of(node, frame))
-        places = self._definitions(node, frame) if isinstance(node, ast.Name) else []
+        places = reaching_in(self.context, node, frame) if isinstance(node, ast.Name) else []
         statements = [self.program.statement(it) for it in places if not isinstance(it, ast.arg)]
         plain = all(isinstance(it, ast.Assign) and len(it.targets) == 1 for it in statements)
         sources = [it.value for it in statements] if statements and plain else [node]  # type: ignore[attr-defined]
@@ -153,21 +158,21 @@ class _Inside(Samples):
         lists = all(values and all(isinstance(it, Coll) for it in values) for values in held)
         return Every(value) if lists and value is Kind.OUTPUT else value
 
-    def _compute(self, node: ast.AST, frame: Frame) -> Value:
+    def compute(self, node: ast.AST, frame: Frame) -> Value:
         """What may look at several samples is the replica's own all the same."""
-        value = super()._compute(node, frame)
+        value = super().compute(node, frame)
         if value in (*AVERAGED, Kind.TOTAL):
             return Kind.OWN
         return Kind.OUTPUT if isinstance(value, Unclear) or value is Kind.HANDED else value
 
-    def _call(self, node: ast.Call, frame: Frame) -> Value:
-        call = self._called(node, frame)
+    def call(self, node: ast.Call, frame: Frame) -> Value:
+        call = call_in(self, node, frame)
         if call is not None and losses.is_any_loss(self.context, call):
             how, _ = losses.reduction(self.context, call)
             return Kind.OWN if how in REDUCED else Kind.OUTPUT
-        return super()._call(node, frame)
+        return super().call(node, frame)
 
-    def _layer(self, call: Call, frame: Frame) -> Value:
+    def layer(self, call: Call, frame: Frame) -> Value:
         layers = all(is_layer(self.program, callee) for callee in call.callees)
         return Kind.ROWS if layers else Kind.OUTPUT
 

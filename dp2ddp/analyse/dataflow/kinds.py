@@ -150,6 +150,19 @@ def unclear(values: Iterable[Value]) -> Unclear | None:
     return next((value for value in found if value.refuted), found[0] if found else None)
 
 
+def same_or_unclear(values: list[Value], place: ast.AST) -> Value:
+    """What is computed from what is the same in all processes; of anything else it is not known what comes."""
+    left = {tensor(value, place) for value in values if value not in PLAIN}
+    if left == {Kind.UNKNOWN}:
+        return Kind.UNKNOWN  # what it is made from is still being asked for
+    return blame(values, place) if left else Kind.SAME
+
+
+def blame(values: list[Value], place: ast.AST) -> Unclear:
+    """A value that is not known because of one that it is computed from, or else by itself."""
+    return unclear(tensor(value, place) for value in values) or Unclear(place)
+
+
 def element(value: Value, place: ast.AST) -> Value:
     """What any element of a collection is."""
     match value:

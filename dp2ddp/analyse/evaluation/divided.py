@@ -23,8 +23,9 @@ from dp2ddp.analyse.api.tensors import (
     RESHAPES_IN_PLACE,
 )
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import is_fixed, right_side
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Value
-from dp2ddp.analyse.dataflow.samples import right_side
+from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 from dp2ddp.analyse.evaluation.evaluating import EvaluationLoop, Surroundings, Whole, base_name, draws_always
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
@@ -308,7 +309,7 @@ class Divided(EvaluationLoop):
         return kinds.tensor(self.around.samples.of(node), node)
 
     def _is_constant(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Constant) or self.around.samples.is_fixed(node)
+        return isinstance(node, ast.Constant) or is_fixed(self.around.program, node)
 
     def _check_functions(self, forward: _Forward) -> None:
         """What is called on the way to the outputs leaves nothing behind; what a forward keeps is not looked at."""
@@ -443,7 +444,7 @@ class Divided(EvaluationLoop):
 
     def _check_one_tensor(self, names: list[str], forward: _Forward) -> None:
         """No two of them are one tensor that is written into behind the model's call: each is made whole by itself."""
-        looks, rounds = self.around.samples.looks, frozenset({id(self.node)})
+        looks, rounds = looks_in(self.around.context), frozenset({id(self.node)})
         uses = {
             name: [it for it in self._uses(name) if self._places & set(self._reaching(it))] for name in names
         }

@@ -26,7 +26,7 @@ from dp2ddp.analyse.api.purity import (
     PURE_METHODS,
 )
 from dp2ddp.analyse.context import LOOPS, Context, root_name
-from dp2ddp.analyse.dataflow.looks import looks_at
+from dp2ddp.analyse.dataflow.samples.writes.looks import looks_at
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope

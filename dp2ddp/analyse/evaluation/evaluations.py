@@ -17,8 +17,8 @@ from dp2ddp.analyse.api.containers import APPENDS
 from dp2ddp.analyse.api.tensors import CASTS_OR_MOVES, OF_NUMBERS, ZEROS
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Value
-from dp2ddp.analyse.dataflow.samples import right_side
 from dp2ddp.analyse.evaluation import meters
 from dp2ddp.analyse.evaluation.divided import Divided
 from dp2ddp.analyse.evaluation.evaluating import (

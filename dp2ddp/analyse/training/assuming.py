@@ -18,6 +18,7 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.tensors import HANDS_ON
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
+from dp2ddp.analyse.dataflow.definitions import behind, right_sides
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import (
     AVERAGED,
@@ -30,7 +31,8 @@ from dp2ddp.analyse.dataflow.kinds import (
     Unclear,
     Value,
 )
-from dp2ddp.analyse.dataflow.samples import Frame, Samples, right_sides
+from dp2ddp.analyse.dataflow.samples.follower import Samples
+from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.training.combining import Combining
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -127,11 +129,11 @@ class _Supposing(Forwards):
     def _supposed(self) -> set[int]:
         return set()
 
-    def _take(self, value: Value, node: ast.AST, frame: Frame) -> Value:
-        value = super()._take(value, node, frame)
+    def take(self, value: Value, node: ast.AST, frame: Frame) -> Value:
+        value = super().take(value, node, frame)
         if not isinstance(value, Unclear) or value.refuted or self._fuel < 0:
             return value
-        given = [leaf for it in parts_of(self.context, node) for leaf in leaves(self._value(it, frame))]
+        given = [leaf for it in parts_of(self.context, node) for leaf in leaves(self.value(it, frame))]
         if (refuted := next(filter(_is_refuted, given), None)) is not None:
             return refuted
         wanted = supposed(self, node, frame, self.numbers)
@@ -149,21 +151,21 @@ class _Supposing(Forwards):
             return Kind.ROWS
         return Kind.MEAN if any(it in LINEAR for it in given) else self.alike
 
-    def _is_data(self, test: ast.AST, frame: Frame) -> bool:
+    def is_data(self, test: ast.AST, frame: Frame) -> bool:
         """Whether a condition asks for numbers of the batch: not what is only supposed to be made of them."""
         asks = isinstance(test, ast.BoolOp | ast.UnaryOp | ast.Compare | ast.Constant)
         if asks or not self._is_supposed(test, frame):
-            return super()._is_data(test, frame)
+            return super().is_data(test, frame)
         match test:
             case ast.Call(func=ast.Attribute(value=receiver), args=given):
-                return any(self._is_data(part, frame) for part in (receiver, *given))
+                return any(self.is_data(part, frame) for part in (receiver, *given))
         return False
 
     def _is_supposed(self, node: ast.AST, frame: Frame) -> bool:
         """Whether an expression is not known itself, or a name is given one that is not."""
-        self._value(node, frame)
+        self.value(node, frame)
         made = self.program.definitions(node) if isinstance(node, ast.Name) else ()
-        held = [it for one in made for it in self._behind(one)]
+        held = [it for one in made for it in behind(self.program, one)]
         return id(node) in self._supposed or any(id(it) in self._supposed for it in held)
 
 
@@ -224,7 +226,7 @@ def supposed(
     """What a value that is not known has to be, and that in words; None where it is refuted, UNKNOWN for no idea."""
     context, shown = samples.context, _shown(node)
     call = context.program.call(node)
-    given = [leaf for it in parts_of(context, node) for leaf in leaves(samples.value_in(it, frame))]
+    given = [leaf for it in parts_of(context, node) for leaf in leaves(samples.of(it, frame))]
     if call is not None and losses.is_any_loss(context, call):
         return Kind.MEAN, f"the loss `{shown}` is a mean over the samples of the batch"
     rows = any(it in OF_SAMPLES for it in given) or (Kind.COUNT in given and isinstance(node, ast.Call))

@@ -16,7 +16,8 @@ from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_HOOKS
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.context import Context, root_name
-from dp2ddp.analyse.dataflow.samples import Samples, layer_does
+from dp2ddp.analyse.dataflow.definitions import is_followed
+from dp2ddp.analyse.dataflow.samples.layers import layer_does, layers_in
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.wrapping import optimized
@@ -45,16 +46,15 @@ UNKNOWN = Reason("may be outside of the wrapped model")
 def find(context: Context) -> dict[ast.expr, Bare]:
     """What the optimizers train that no wrapped model has, once for each name in a function, and what it stands for."""
     found: dict[object, tuple[ast.expr, Bare]] = {}
-    samples = Samples(context)
     for owner in optimized.untracked(context):
         made = frozenset(map(id, context.program.definitions(owner)))
         key = context.program.scope(owner).index, ast.unparse(owner), made
         if key not in found:
-            found[key] = owner, _bare(context, samples, owner)
+            found[key] = owner, _bare(context, owner)
     return dict(found.values())
 
 
-def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
+def _bare(context: Context, owner: ast.expr) -> Bare:
     program = context.program
     statement = program.statement(owner)
     named = _named(context, statement, owner)
@@ -63,12 +63,12 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
         "statement": program.anchor(named or statement),
         "after": named is not None,
     }
-    reason = _reason(context, samples, owner)
+    reason = _reason(context, owner)
     if reason is not None:
         return Bare(**place, problem=_problem(context, owner, reason), syncs=reason != UNKNOWN)
     forwards = tuple(
         (program.anchor(call.func), program.anchor(call.func.value))  # type: ignore[attr-defined]
-        for call in _method_calls(context, _inner(context, _parts(context, samples, program.values(owner))))
+        for call in _method_calls(context, _inner(context, _parts(context, program.values(owner))))
         if call.func.attr == "forward"  # type: ignore[attr-defined]
     )
     return Bare(**place, forwards=forwards)
@@ -121,19 +121,19 @@ def _may_change(context: Context, owner: ast.expr, statement: ast.stmt) -> bool:
     return False
 
 
-def _reason(context: Context, samples: Samples, owner: ast.expr) -> Reason | None:
+def _reason(context: Context, owner: ast.expr) -> Reason | None:
     """Why a module can't be trained in parts beside the wrapped model; None where it can."""
     program = context.program
     values = program.values(owner)
-    if not values or not all(map(context.module_class, values)) or not samples.is_followed(owner):
+    if not values or not all(map(context.module_class, values)) or not is_followed(program, owner):
         return UNKNOWN
     if not _is_name(owner) or not isinstance(program.statement(owner), PLACES):
         return UNKNOWN
     if any(isinstance(program.parent(it), ast.comprehension) for it in program.definitions(owner)):
         return UNKNOWN
-    parts = _parts(context, samples, values)
+    parts = _parts(context, values)
     for part in parts:
-        if (reason := _unfit(context, samples, part)) is not None:
+        if (reason := _unfit(context, part)) is not None:
             return reason
     for call in _method_calls(context, _inner(context, parts)):
         if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
@@ -147,10 +147,10 @@ def _is_name(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_name(node.value))
 
 
-def _parts(context: Context, samples: Samples, values: Values) -> Values:
+def _parts(context: Context, values: Values) -> Values:
     """Modules with all that they hold, but for what is wrapped."""
     found: set[object] = set()
-    waiting = list(values)
+    waiting, layers = list(values), layers_in(context)
     while waiting:
         value = waiting.pop()
         if value in found or value in context.wrapped or context.is_wrapped(frozenset([value])):
@@ -160,7 +160,7 @@ def _parts(context: Context, samples: Samples, values: Values) -> Values:
             held = (it for _, inner in context.program.fields(value) for it in inner)
             waiting += [it for it in held if context.module_class(it)]
         elif isinstance(value, Made) and value.name in CONTAINERS:
-            waiting += (it for element in samples.held(value) or () for it in context.program.values(element))
+            waiting += (it for element in layers.held(value) or () for it in context.program.values(element))
     return context.program.ordered(it for it in found if context.module_class(it))  # type: ignore[arg-type]
 
 
@@ -180,14 +180,15 @@ def _is_none(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
+def _unfit(context: Context, part: object) -> Reason | None:
     """Why a module, or one that it holds, needs the whole batch or can't be analysed."""
-    if part in samples.altered:
-        place = samples.altered_at(part)  # type: ignore[arg-type]
+    layers = layers_in(context)
+    if part in layers.altered:
+        place = layers.altered_at(part)  # type: ignore[arg-type]
         what = "a hook" if isinstance(place, ast.Call) and _method(place) in MODULE_HOOKS else "layers"
         return Reason(f"{UNFOLLOWED} in {what} set here", place)
     if isinstance(part, Inst):
-        return _unfit_class(context, samples, part)
+        return _unfit_class(context, part)
     name = full_name(part)  # type: ignore[arg-type]
     shown = f"`{name.removeprefix('torch.')}`"
     call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
@@ -195,8 +196,8 @@ def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
         attribute = name.startswith("torch.nn.Module.")  # of a module of which no more is known
         return None if name in HOLDS_PARAMETERS else Reason(UNFOLLOWED + f" in its {shown}" * (not attribute))
     if name in CONTAINERS:
-        held = samples.held(part)  # type: ignore[arg-type]
-        followed = held is not None and all(map(samples.is_followed, held))
+        held = layers.held(part)  # type: ignore[arg-type]
+        followed = held is not None and all(is_followed(context.program, it) for it in held)
         return None if followed else Reason(f"{UNFOLLOWED} in this {shown}", call.node)
     if name in RANDOM:
         return Reason(f"holds a {shown}, which draws random numbers", call.node)
@@ -214,7 +215,7 @@ def _method(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | None:
+def _unfit_class(context: Context, part: Inst) -> Reason | None:
     program = context.program
     fields, wraps = list(program.fields(part)), _wraps(context, part)
     for base in program.bases(part.cls):
@@ -229,8 +230,10 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | Non
             if part in program.values(target.value) and not _is_none(it.value)
         ]
         known = values and all(_is_known(context, value) for value in values)
-        if optimized.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
-            unseen = next((it for it in given if not samples.is_followed(it)), given[0] if given else None)
+        if optimized.is_called(context, part, name) and not (
+            known and all(is_followed(program, it) for it in given)
+        ):
+            unseen = next((it for it in given if not is_followed(program, it)), given[0] if given else None)
             return Reason(f"{UNFOLLOWED} in `{name}`, which is set here", unseen)
     for scope in _run(context, part):
         own = scope.params[:1]

@@ -14,7 +14,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, NUMBERS, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.training import assuming
 from dp2ddp.analyse.training.assuming import leaves, parts_of
@@ -81,7 +81,7 @@ def _said(
     names = call.names if call is not None else frozenset()
     _, frame = samples.surfaced.get(id(place), (place, OPEN))
     parts = parts_of(context, place)
-    given = [leaf for it in parts for leaf in leaves(samples.value_in(it, frame))]
+    given = [leaf for it in parts for leaf in leaves(samples.of(it, frame))]
     here = program.scope(place) is program.scope(backward)
     around = program.parent(place)
     if _decides(around, place):
@@ -108,7 +108,7 @@ def _said(
         )
     if value.refuted:
         yield f"the loss uses {code}, which mixes samples", GATHERED if here else ""
-    if kinds.tensor(samples.value_in(place, frame), place) is Kind.MOVED:
+    if kinds.tensor(samples.of(place, frame), place) is Kind.MOVED:
         yield f"the loss uses {code}, which may not have one row per sample", ""
     wanted = _wanted(samples, place, frame, loss)
     if wanted == MIXES and _is_size(place):
@@ -119,8 +119,8 @@ def _said(
 def _wanted(samples: Forwards, place: ast.AST, frame: Frame, loss: ast.expr) -> str:
     """What a value is not known to be, and would have to be."""
     supposed = assuming.supposed(samples, place, frame, assuming.scalars(samples.context, loss))
-    given = [leaf for it in parts_of(samples.context, place) for leaf in leaves(samples.value_in(it, frame))]
-    if isinstance(place, ast.Subscript) and samples.value_in(place.value, frame) in BY_SAMPLE:
+    given = [leaf for it in parts_of(samples.context, place) for leaf in leaves(samples.of(it, frame))]
+    if isinstance(place, ast.Subscript) and samples.of(place.value, frame) in BY_SAMPLE:
         return MIXES
     if not any(it in assuming.OF_SAMPLES or isinstance(it, Unclear) for it in given):
         return WANTED[Kind.SAME]
@@ -143,7 +143,7 @@ def _decides(around: ast.AST | None, place: ast.AST) -> bool:
 
 def _selects(samples: Forwards, place: ast.Subscript, given: list[Value]) -> bool:
     """Whether an index takes some of the samples, or of their numbers."""
-    held, *index = [samples.value_in(it, OPEN) for it in (place.value, place.slice)]
+    held, *index = [samples.of(it, OPEN) for it in (place.value, place.slice)]
     return held in (*BY_SAMPLE, Kind.PICKED) and any(
         it in (*BY_SAMPLE, Kind.PICKED, Kind.PLACES) for it in index
     )

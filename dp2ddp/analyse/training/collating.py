@@ -28,7 +28,7 @@ from dp2ddp.analyse.api.tensors import (
     STACKS,
 )
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.dataflow.samples import right_side
+from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind, is_spread

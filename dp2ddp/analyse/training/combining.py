@@ -15,8 +15,9 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.numbers import COMPUTES_NUMBER
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import behind
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
@@ -42,7 +43,7 @@ class Combining(Gathering):
     def total(self, loss: ast.expr) -> bool:
         """Combine a loss that is a sum over the samples as it stands; whether that may be done."""
         made = self.program.definitions(loss) if isinstance(loss, ast.Name) else ()
-        held = [it for one in made for it in self._behind(one)]
+        held = [it for one in made for it in behind(self.program, one)]
         alone = len(made) == len(held) == 1 and not isinstance(made[0], ast.arg)
         alone = alone and isinstance(self.program.statement(made[0]), ast.Assign)
         node = held[0] if alone else loss
@@ -51,8 +52,8 @@ class Combining(Gathering):
         self._combine(node, Kind.TOTAL)
         return True
 
-    def _compute(self, node: ast.AST, frame: Frame) -> Value:
-        found = super()._compute(node, frame)
+    def compute(self, node: ast.AST, frame: Frame) -> Value:
+        found = super().compute(node, frame)
         if not isinstance(found, Unclear) or not isinstance(node, ast.BinOp | ast.Call):
             return found
         met = self._met(node, frame)
@@ -61,12 +62,12 @@ class Combining(Gathering):
     def _met(self, node: ast.BinOp | ast.Call, frame: Frame) -> Value | None:
         """What comes of numbers that are combined before they meet; None where they can't be."""
         if isinstance(node, ast.Call) and (rows := self._averaged(node)) is not None:
-            if self._value(rows, frame) is Kind.PICKED and self._may_be_gathered(rows, node, frame):
+            if self.value(rows, frame) is Kind.PICKED and self._may_be_gathered(rows, node, frame):
                 self.gathered[id(node)] = node, [rows], "this is a mean over the selected elements"
                 self.asked |= {id(part): part for part in self._asked(node)}
                 return Kind.WHOLE
         parts = [node.left, node.right] if isinstance(node, ast.BinOp) else self._computed_of(node)
-        values = [self._value(part, frame) for part in parts]
+        values = [self.value(part, frame) for part in parts]
         known = (*PLAIN, *COMBINED, Kind.WHOLE)
         rows_ = [it for it in values if it in (*BY_SAMPLE, Kind.PICKED)]
         if isinstance(node, ast.BinOp) and len(rows_) == 1:
@@ -119,9 +120,9 @@ class Combining(Gathering):
         """Whether numbers are the same kind in all calls of their function, and every process comes to them."""
         if not self._is_at_home(node) or any(id(it) in self._feeding for it in (node, *parts)):
             return False
-        self._refuel()
+        self.refuel()
         return (
-            all(self._value(it, OPEN) == self._value(it, frame) for it in parts)
+            all(self.value(it, OPEN) == self.value(it, frame) for it in parts)
             and self._is_alike(node, frame)
             and not any(self._has_dimensions(it) for it in parts)
         )
@@ -130,7 +131,7 @@ class Combining(Gathering):
         return (
             self._is_at_home(node)
             and id(node) not in self._feeding
-            and self._value(rows, OPEN) is Kind.PICKED
+            and self.value(rows, OPEN) is Kind.PICKED
             and self._is_alike(node, frame)
             and not self.is_written_from(rows, node)
         )
@@ -186,13 +187,15 @@ class Combining(Gathering):
             seen.add(id(part))
             for inner in ast.walk(part):
                 if isinstance(inner, ast.Name):
-                    waiting += [it for one in self.program.definitions(inner) for it in self._behind(one)]
+                    waiting += [
+                        it for one in self.program.definitions(inner) for it in behind(self.program, one)
+                    ]
                 elif isinstance(inner, ast.Call) and any(it.arg in ("dim", "axis") for it in inner.keywords):
-                    if self._value(inner, OPEN) is Kind.TOTAL:
+                    if self.value(inner, OPEN) is Kind.TOTAL:
                         return True
                 elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                    if inner.args and self._value(inner.func.value, OPEN) is Kind.PICKED:
-                        if self._value(inner, OPEN) is Kind.TOTAL:
+                    if inner.args and self.value(inner.func.value, OPEN) is Kind.PICKED:
+                        if self.value(inner, OPEN) is Kind.TOTAL:
                             return True
         return False
 
@@ -222,18 +225,18 @@ class Combining(Gathering):
             inside = around
 
     def _is_round_alike(self, source: ast.expr, frame: Frame) -> bool:
-        drawn = kinds.tensor(self._drawn(source, frame), source)
+        drawn = kinds.tensor(self.drawn_in(source, frame), source)
         return drawn is not Kind.EACH and not isinstance(drawn, Unclear)
 
-    def _under(self, tests: list[ast.expr], value: Value, frame: Frame) -> Value:
+    def under(self, tests: list[ast.expr], value: Value, frame: Frame) -> Value:
         """A value by conditions, where those that ask for a sum over the batch ask for the whole batch's."""
-        left = [it for it in tests if not (self._is_data(it, frame) and self._asks_all(it, frame))]
-        return super()._under(left, value, frame)
+        left = [it for it in tests if not (self.is_data(it, frame) and self._asks_all(it, frame))]
+        return super().under(left, value, frame)
 
     def _asks_all(self, test: ast.expr, frame: Frame) -> bool:
         """Have a condition ask for sums over the whole batch; whether it may."""
-        parts = [it for it in compared(test) if self._value(it, frame) not in (*PLAIN, Kind.WHOLE)]
-        if any(self._value(it, frame) not in ADDITIVE for it in parts) or self.is_drawn(test):
+        parts = [it for it in compared(test) if self.value(it, frame) not in (*PLAIN, Kind.WHOLE)]
+        if any(self.value(it, frame) not in ADDITIVE for it in parts) or self.is_drawn(test):
             return False
         if not self._may_be_combined(parts, test, frame):
             return False

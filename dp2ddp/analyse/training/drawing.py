@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.api.randomness import GENERATOR_HOMES
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, Kind, Unclear
-from dp2ddp.analyse.dataflow.samples import Samples, called
+from dp2ddp.analyse.dataflow.samples.follower import Samples
+from dp2ddp.analyse.dataflow.samples.layers import called
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Made

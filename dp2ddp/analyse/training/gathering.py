@@ -13,9 +13,13 @@ from collections.abc import Iterator, Set
 
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
+from dp2ddp.analyse.dataflow.definitions import right_sides
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples import OPEN, Frame, right_sides
+from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples.functions import call_in
+from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
+from dp2ddp.analyse.dataflow.samples.writes.stores import kept_of_samples
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Bound, Func, Inst, Made
@@ -41,14 +45,14 @@ class Gathering(Forwards):
         self._feeding = feeding(context)
         self._homes: dict[int, bool] = {}
 
-    def _call(self, node: ast.Call, frame: Frame) -> Value:
-        value = super()._call(node, frame)
-        call = self._called(node, frame)
+    def call(self, node: ast.Call, frame: Frame) -> Value:
+        value = super().call(node, frame)
+        call = call_in(self, node, frame)
         if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
         if id(node) in self._feeding:
             return value  # given the rows of all, each rank's model would compute the whole batch
-        self._refuel()  # these are questions of their own
+        self.refuel()  # these are questions of their own
         if not self._is_alike(node, frame):
             return value
         labels = self._weighing(call, frame)
@@ -83,7 +87,7 @@ class Gathering(Forwards):
         output, target = call.argument("input", 0), call.argument("target", 1)
         if output is None or target is None or not losses.is_weighted(self.context, call):
             return None
-        given = [kinds.tensor(self._value(it, frame), it) for it in (output, target)]
+        given = [kinds.tensor(self.value(it, frame), it) for it in (output, target)]
         match target:
             case ast.Call(func=ast.Attribute(attr="cuda", value=moved)):
                 target = moved  # they count the same where they were
@@ -92,7 +96,7 @@ class Gathering(Forwards):
 
     def is_written_from(self, rows: ast.expr, place: ast.AST) -> bool:
         """Whether rows may be written into at a place or after it: a copy of them, of all ranks', would not be."""
-        return self.looks.is_written_from(rows, place, self._rounds)
+        return looks_in(self.context).is_written_from(rows, place, self._rounds)
 
     def _is_function(self, call: Call) -> bool:
         """Whether a function of the project computes its result from what it is given, and in every process alike."""
@@ -116,10 +120,10 @@ class Gathering(Forwards):
 
         ``entered``: the functions that run with all ranks' rows.
         """
-        if self._kept_of_samples(node, entered) is not None:
+        if kept_of_samples(self, node, entered) is not None:
             return True
         inside = any(id(it) in loop.runs for it in self.program.definitions(node) for loop in self._loops)
-        return inside and kinds.tensor(self._value(node, OPEN), node) not in PLAIN
+        return inside and kinds.tensor(self.value(node, OPEN), node) not in PLAIN
 
     def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
         """The rows that a call is given; none where it is given something else that differs between parts."""
@@ -128,7 +132,7 @@ class Gathering(Forwards):
         starred = next((place for place, it in enumerate(places) if isinstance(it, ast.Starred)), len(places))
         for given in handed(call.node):
             spread = isinstance(given, ast.Starred)
-            value = self._value(given.value if spread else given, frame)  # type: ignore[attr-defined]
+            value = self.value(given.value if spread else given, frame)  # type: ignore[attr-defined]
             leaf = kinds.tensor(value, given)
             if leaf in ROWS:
                 if given in places[starred + 1 :]:
@@ -138,7 +142,7 @@ class Gathering(Forwards):
                 isinstance(value, Held | Every) and leaf is Kind.UNKNOWN
             ):
                 return []
-        if isinstance(call.node.func, ast.Attribute) and self._value(call.node.func.value, frame) in ROWS:
+        if isinstance(call.node.func, ast.Attribute) and self.value(call.node.func.value, frame) in ROWS:
             return []
         return rows
 
@@ -152,7 +156,7 @@ class Gathering(Forwards):
         for name in target.elts if isinstance(target, ast.Tuple) else ():
             for use in self.program.body(self.program.scope(node)):
                 if isinstance(use, ast.Name) and name in self.program.definitions(use):
-                    rows = [it for it in self._beside(use) if self._value(it, frame) in DEALT]
+                    rows = [it for it in self._beside(use) if self.value(it, frame) in DEALT]
                     if rows:
                         yield self._joined_by(use, rows, frame)
 
@@ -166,7 +170,7 @@ class Gathering(Forwards):
             return None
         given = handed(call.node)
         rest = [it for it in given if it not in rows and not any(inner is use for inner in ast.walk(it))]
-        fine = all(it in given for it in rows) and all(self._value(it, frame) in PLAIN for it in rest)
+        fine = all(it in given for it in rows) and all(self.value(it, frame) in PLAIN for it in rest)
         alike_ = self._is_alike(call.node, frame) and self._is_function(call)
         fine = fine and not any(self.is_written_from(it, call.node) for it in rows)
         return (call.node, rows) if fine and alike_ else None
@@ -221,15 +225,14 @@ class Gathering(Forwards):
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
         """Whether a condition has the same answer in every process, or can be asked of the whole batch."""
         return all(
-            self._value(part, frame) in PLAIN or self._value(part, OPEN) in ADDITIVE
-            for part in compared(test)
+            self.value(part, frame) in PLAIN or self.value(part, OPEN) in ADDITIVE for part in compared(test)
         )
 
     def _asked(self, node: ast.AST) -> Iterator[ast.expr]:
         """The sums over a part of the batch that the conditions round a place ask for."""
         for around in self.program.ancestors(node):
             if isinstance(around, ast.If | ast.IfExp | ast.While):
-                yield from (it for it in compared(around.test) if self._value(it, OPEN) in ADDITIVE)
+                yield from (it for it in compared(around.test) if self.value(it, OPEN) in ADDITIVE)
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
                 break
 

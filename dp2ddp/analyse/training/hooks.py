@@ -15,9 +15,9 @@ from dp2ddp.analyse.api.layers import BACKWARD_HOOKS, FORWARD_HOOKS, GRAD, PARAM
 from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, KEEPS_SIGN, NO_GRADIENT, SCALES, SIGN_ALONE
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
-from dp2ddp.analyse.dataflow.samples import right_side
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Bound, Func
 from dp2ddp.analyse.training.loops import BatchLoop

@@ -19,9 +19,10 @@ from dp2ddp.analyse.api.randomness import PERMUTATIONS
 from dp2ddp.analyse.api.tensors import ADDS_IN_PLACE, OF_TENSORS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import reaching, right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
-from dp2ddp.analyse.dataflow.samples import Samples, right_side
+from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_line_written, is_write
 from dp2ddp.analyse.program.calls import handed
@@ -275,9 +276,9 @@ def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
     if value not in DEALT or not isinstance(node, ast.Name):
         return False
     program = samples.program
-    made = samples.last(node)
+    made = reaching(samples.context, node)
     names = (it for it in program.body(program.scope(node)) if isinstance(it, ast.Name) and it.id == node.id)
-    asked = [program.parent(it) for it in names if made == samples.last(it)]
+    asked = [program.parent(it) for it in names if made == reaching(samples.context, it)]
     given = [right_side(program.statement(it), it) for it in made if not isinstance(it, ast.arg)]
     asked += [it.func for it in given if isinstance(it, ast.Call)]
     return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)

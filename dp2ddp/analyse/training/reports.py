@@ -18,7 +18,7 @@ from dp2ddp.analyse.api.tensors import TO_HOST
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind
-from dp2ddp.analyse.dataflow.samples import Samples
+from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training import kept

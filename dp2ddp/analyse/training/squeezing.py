@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.api.tensors import SQUEEZES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE
-from dp2ddp.analyse.dataflow.samples import Samples
+from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.facts import Squeeze
 

@@ -7,7 +7,7 @@ import ast
 from dp2ddp.analyse.api.purity import ARRAYS_AND_BUILTINS
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.dataflow.samples import right_side
+from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.training.whole_batch import WholeBatch, names_of
 
 STEPS = 2000

@@ -14,7 +14,7 @@ from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTIC
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
@@ -257,7 +257,7 @@ class WholeBatch(Gathering):
         # a number is one on every rank, or none yet
         there = NUMBERS if self.context.asks_identity(test) else PLAIN
         return all(
-            self._is_number_of_all(part) or self._value(part, frame) in (*there, Kind.WHOLE)
+            self._is_number_of_all(part) or self.value(part, frame) in (*there, Kind.WHOLE)
             for part in compared(test)
         )
 
@@ -267,7 +267,7 @@ class WholeBatch(Gathering):
 
     def meets(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
-        self._refuel()  # these are questions of their own
+        self.refuel()  # these are questions of their own
         return not self.evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
 
     def _is_looped(self, node: ast.expr) -> bool:
@@ -283,7 +283,7 @@ class WholeBatch(Gathering):
             if id(around) in batches:
                 return False
             if isinstance(around, ast.For) and before is not around.iter:
-                drawn = self._drawn(around.iter, OPEN)
+                drawn = self.drawn_in(around.iter, OPEN)
                 if kinds.tensor(drawn, around.iter) is Kind.EACH or (
                     isinstance(drawn, Unclear)
                     and not self._is_loader(around.iter)
@@ -347,7 +347,7 @@ class WholeBatch(Gathering):
 
     def is_settled(self, test: ast.expr) -> bool:
         """Whether every process answers a condition alike."""
-        self._refuel()
+        self.refuel()
         return self._is_settled(test, OPEN)
 
     def is_averaged(self, node: ast.expr) -> bool:
@@ -367,21 +367,21 @@ class WholeBatch(Gathering):
                 return self.peeled(inner)
         return node
 
-    def _drawn(self, source: ast.expr, frame: Frame) -> Value:
+    def drawn_in(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
         call = self.program.call(source) if isinstance(source, ast.Call) else None
         if call is not None and call.names & RANGES:
-            if all(it in (*PLAIN, Kind.WHOLE) for it in self._all(call.node.args, frame)):
+            if all(it in (*PLAIN, Kind.WHOLE) for it in self.values(call.node.args, frame)):
                 return Kind.SAME
         sharded = self._training - (set() if id(source) in self._draws else self._dealt)
         if sites and not sites & sharded and not (call and "builtins.enumerate" in call.names):
             return Kind.WHOLE
-        return super()._drawn(source, frame)
+        return super().drawn_in(source, frame)
 
-    def _compute(self, node: ast.AST, frame: Frame) -> Value:
-        return Kind.WHOLE if id(node) in self.whole else super()._compute(node, frame)
+    def compute(self, node: ast.AST, frame: Frame) -> Value:
+        return Kind.WHOLE if id(node) in self.whole else super().compute(node, frame)
 
-    def _call(self, node: ast.Call, frame: Frame) -> Value:
+    def call(self, node: ast.Call, frame: Frame) -> Value:
         names = names_of(self.program, node)
         if is_runtime(names):
             return Kind.WHOLE
@@ -391,7 +391,7 @@ class WholeBatch(Gathering):
         call = self.program.call(node)
         own = call is not None and self.program.entered(node) and not self.context.is_wrapped(call.callees)
         if not own:
-            found = [kinds.tensor(value, node) for value in self._all(given, frame)]
+            found = [kinds.tensor(value, node) for value in self.values(given, frame)]
             is_model = call is not None and self.context.is_wrapped(self.program.values(node.func))
             is_loss = call is not None and losses.is_any_loss(self.context, call)
             plain = bool(found) and all(value in (*PLAIN, Kind.WHOLE) for value in found)
@@ -399,14 +399,14 @@ class WholeBatch(Gathering):
                 return Kind.WHOLE
             if is_model and plain and call is not None and functional.is_untrained(self.context, call):
                 return Kind.WHOLE
-        return super(Gathering, self)._call(node, frame)
+        return super(Gathering, self).call(node, frame)
 
-    def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
-        value = super()._attribute(node, frame)
+    def attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        value = super().attribute(node, frame)
         if (
             isinstance(value, Unclear)
             and node.attr == "shape"
-            and self._value(node.value, frame) is Kind.WHOLE
+            and self.value(node.value, frame) is Kind.WHOLE
         ):
             return Kind.WHOLE
         return value

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dp2ddp.analyse.api.containers import CHANGES, CHANGES_FIRST
 from dp2ddp.analyse.api.iteration import HANDS_PARTS_OUT
 from dp2ddp.analyse.api.tensors import IS_ITS_DATA, NO_NUMBERS_IN_PLACE, VIEWS
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind
@@ -360,6 +361,12 @@ class Looks:
                 named = any(name.startswith("torch.") and writes(name.rpartition(".")[2]) for name in names)
                 if given and (in_place or named or names & CHANGES_FIRST):
                     yield given[0]
+
+
+@once
+def looks_in(context: Context) -> Looks:
+    """Those of one program: asked again and again, by whichever follower."""
+    return Looks(context.program)
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:

@@ -6,31 +6,36 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.iteration import NUMBERS_OR_PAIRS, RANGES
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Every, Held, Kind, Value
-from dp2ddp.analyse.dataflow.looks import Looks
-from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
+
+if TYPE_CHECKING:
+    from dp2ddp.analyse.dataflow.samples.follower import Samples
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Rounds:
-    """Asked of one program, by what its expressions are and what its loops draw in one call of a function."""
+    """The loops in one call of a function, by what a follower finds in it."""
 
     def __init__(
         self,
-        program: Program,
-        looks: Looks,
-        of: Callable[[ast.AST], Value],
-        drawn: Callable[[ast.expr], Value],
+        samples: Samples,
+        frame: Frame,
     ) -> None:
-        self.program = program
-        self._looks = looks
-        self._of = of
-        self._drawn = drawn
+        self.program = samples.program
+        self.looks = looks_in(samples.context)
+        self._samples = samples
+        self._frame = frame
+
+    def of(self, node: ast.AST) -> Value:
+        return self._samples.value(node, self._frame)
 
     def around(self, place: ast.AST) -> list[ast.For]:
         """The loops over samples round a place in its function."""
@@ -38,7 +43,9 @@ class Rounds:
         for around in self.program.ancestors(place):
             if isinstance(around, FUNCTIONS):
                 break
-            if isinstance(around, ast.For) and is_of_samples(self._drawn(around.iter)):
+            if isinstance(around, ast.For) and is_of_samples(
+                self._samples.drawn_in(around.iter, self._frame)
+            ):
                 found.append(around)
         return found
 
@@ -46,9 +53,9 @@ class Rounds:
         """Whether an expression is the number of a round's sample."""
         return (
             isinstance(node, ast.Name)
-            and self._of(node) in (Kind.EACH, Kind.UNKNOWN)
+            and self.of(node) in (Kind.EACH, Kind.UNKNOWN)
             and all(
-                self._is_target(it, loop) and not self._is_sample(it, loop)
+                self.is_target(it, loop) and not self.is_sample(it, loop)
                 for it in self.program.definitions(node)
             )
         )
@@ -57,10 +64,10 @@ class Rounds:
         """What decides what a place in a loop writes, or whether it does, and is not of the round's own sample."""
         return _Round(self, place, loop).other(reads)
 
-    def _is_target(self, definition: ast.AST, loop: ast.For) -> bool:
+    def is_target(self, definition: ast.AST, loop: ast.For) -> bool:
         return any(it is definition for it in ast.walk(loop.target))
 
-    def _is_sample(self, definition: ast.AST, loop: ast.For) -> bool:
+    def is_sample(self, definition: ast.AST, loop: ast.For) -> bool:
         """Whether a loop gives a name a sample, and no number."""
         return self._hands_samples(loop.target, loop.iter, definition)
 
@@ -76,7 +83,7 @@ class Rounds:
                 if any(it is definition for it in ast.walk(place)):
                     return self._hands_samples(place, part, definition)
             return False
-        return self._of(source) in BY_SAMPLE
+        return self.of(source) in BY_SAMPLE
 
 
 class _Round:
@@ -115,7 +122,7 @@ class _Round:
                 first, *rest = index.elts if isinstance(index, ast.Tuple) else [index]
                 if self._rounds.is_number(first, self._loop):
                     return self._first(rest)
-                return None if self._rounds._of(held) is Kind.UNKNOWN else node
+                return None if self._rounds.of(held) is Kind.UNKNOWN else node
             case ast.Name(ctx=ast.Load()):
                 return self._named(node)
             case ast.Attribute() if self._is_kept(node):
@@ -132,7 +139,7 @@ class _Round:
         """Whether an expression is rows from outside of the loop."""
         names = [it for it in ast.walk(held) if isinstance(it, ast.Name)]
         own = any(id(made) in self._inside for it in names for made in self.program.definitions(it))
-        return not own and self._rounds._of(held) in (*BY_SAMPLE, Kind.UNKNOWN)
+        return not own and self._rounds.of(held) in (*BY_SAMPLE, Kind.UNKNOWN)
 
     def _is_kept(self, node: ast.Attribute) -> bool:
         """Whether an attribute is given something in the loop."""
@@ -164,13 +171,13 @@ class _Round:
         own = [it for it in made if id(it) in self._inside]
         if not own:
             if (
-                next((it for it in self._rounds._looks.written(name) if id(it) in self._inside), None)
+                next((it for it in self._rounds.looks.written(name) if id(it) in self._inside), None)
                 is not None
             ):
                 return name
             scope = self.program.scope(name)
-            is_object = name.id in scope.params[:1] and made and not self._is_data(self._rounds._of(name))
-            return None if is_object or self._rounds._of(name) in (*PLAIN, Kind.WHOLE) else name
+            is_object = name.id in scope.params[:1] and made and not self._is_data(self._rounds.of(name))
+            return None if is_object or self._rounds.of(name) in (*PLAIN, Kind.WHOLE) else name
         if len(own) < len(made) or not self._is_made_anew(own, name):
             return name  # an earlier round may have left it
         for it in own:
@@ -185,8 +192,8 @@ class _Round:
 
     def _made(self, definition: ast.AST, name: ast.Name) -> ast.AST | None:
         """What is not the sample's own in what gives a name its value in the round."""
-        if self._rounds._is_target(definition, self._loop):
-            return None if self._rounds._is_sample(definition, self._loop) else name
+        if self._rounds.is_target(definition, self._loop):
+            return None if self._rounds.is_sample(definition, self._loop) else name
         tests = [
             part
             for around in self.program.ancestors(definition)

@@ -1,0 +1,175 @@
+"""Calls: of wrapped models, losses, functions of the project, builtins, and what has a name outside."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.inspection import ASKS_TYPE
+from dp2ddp.analyse.api.layers import HANDS_OUT_PARAMETERS, SCALES_LOSS
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
+from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES
+from dp2ddp.analyse.api.tensors import COPIES_TO_ARRAY, DIMENSION_ARGUMENTS, TENSOR_ARGUMENTS, TENSOR_HOMES
+from dp2ddp.analyse.dataflow import kinds, losses
+from dp2ddp.analyse.dataflow.kinds import PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted
+from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.functions import call_in, returned
+from dp2ddp.analyse.dataflow.samples.layers import called
+from dp2ddp.analyse.dataflow.samples.operations import applied
+from dp2ddp.analyse.dataflow.samples.sizes import OF_SIZES, filled
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, full_name
+from dp2ddp.facts import Problem
+
+if TYPE_CHECKING:
+    from dp2ddp.analyse.dataflow.samples.follower import Samples
+
+
+def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
+    call = call_in(samples, node, frame)
+    if call is None:
+        return Unclear(node)
+    names, function = call.names, node.func
+    given = handed(node)
+    if any(name.endswith(SCALES_LOSS) for name in names) and node.args:
+        return samples.value(node.args[0], frame)
+    model = called(node)
+    if samples.context.is_wrapped(samples.program.values(model)):
+        return samples.forward(call, frame)
+    if losses.is_loss(samples.context, call):
+        return _loss(samples, call, frame)
+    if isinstance(function, ast.Attribute) and function.attr in HANDS_OUT_PARAMETERS:
+        owners = samples.program.values(function.value)
+        if owners and all(map(samples.context.module_class, owners)):
+            return Every(Kind.SAME)
+    callees = [it for it in call.callees if full_name(it) != "torch.nn.Module.forward"]  # overridden
+    entered = [
+        (scope, bound) for callee in callees for scope, _, bound in samples.program.targets(callee, call)
+    ]
+    if entered and all(isinstance(callee, Func | Bound | Inst) for callee in callees):
+        return kinds.join([returned(samples, call, *target, frame) for target in entered], node)
+    outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
+    if names and names <= COPIES_TO_ARRAY and len(node.args) == 1 and not _names_dimension(node):
+        if samples.value(node.args[0], frame) is Kind.ROWS:
+            return Kind.ROWS
+    if names == {"collections.namedtuple.__call__"}:
+        parts = [
+            kinds.element(it, node) if isinstance(it, Every) else it for it in samples.values(given, frame)
+        ]
+        return Every(kinds.join(parts, node))
+    if outside and all(name.startswith("builtins.") for name in names):
+        return _builtin(samples, call, frame)
+    if outside and all(name.startswith(COMPUTES_OR_COPIES) for name in names):
+        values = [kinds.tensor(value, node) for value in samples.values(given, frame)]
+        sized = values if all(name.startswith("numpy.random.") for name in names) else values[:1]
+        if node.args and isinstance(node.args[0], ast.Tuple):  # `np.zeros((len(inputs), 3))`
+            sized = samples.values(node.args[0].elts, frame)
+        if all(name.startswith("numpy.") for name in names) and any(it in OF_SIZES for it in sized):
+            return filled(samples, node, frame)
+        return kinds.same_or_unclear(values, node)
+    layers = samples.program.values(model)
+    if layers and all(isinstance(it, Made) and operations.operation(it.name) for it in layers):
+        return samples.layer(call, frame)
+    if any(isinstance(layer, Made) and layer.name.startswith("torch.nn.") for layer in layers):
+        return samples.layer(call, frame)
+    if names:
+        return _named_operation(samples, call, names, frame)
+    if isinstance(function, ast.Attribute):
+        row = operations.method(function.attr)
+        return applied(samples, row, function.attr, [function.value, *node.args], call, frame)
+    return Unclear(node)
+
+
+def _named_operation(samples: Samples, call: Call, names: frozenset[str], frame: Frame) -> Value:
+    """A call of what has a name outside the project: only torch's operations are known by it."""
+    node = call.node
+    rows = {id(row): row for name in names if (row := operations.operation(name)) is not None}
+    functions = all(operations.operation(name) is not None for name in names)
+    if functions and len(rows) == 1:
+        (row,) = rows.values()
+        first = next((it.value for it in node.keywords if it.arg in TENSOR_ARGUMENTS), None)
+        given = [first, *node.args] if first is not None else node.args
+        return applied(samples, row, row.name, given, call, frame)
+    if isinstance(node.func, ast.Attribute):
+        given = [node.func.value, *node.args]
+        known = all(name.startswith(TENSOR_HOMES) for name in names)
+        # What the model or a loader hands out is a tensor, wherever their classes come from.
+        known = known or kinds.tensor(samples.value(node.func.value, frame), node) not in PLAIN
+        row = operations.method(node.func.attr) if known else None
+        return applied(samples, row, node.func.attr, given, call, frame)
+    values = [kinds.tensor(value, node) for value in samples.values(handed(node), frame)]
+    torchs = all(name.startswith("torch.") for name in names)
+    return kinds.same_or_unclear(values, node) if torchs and values else Unclear(node)
+
+
+def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
+    """A loss of torch.nn."""
+    node = call.node
+    reduction, problem = losses.reduction(samples.context, call)
+    given = losses.tensors(call)
+    if given is None:
+        return Unclear(node)
+    values = [kinds.tensor(value, node) for value in samples.values(given, frame)]
+    if (blamed := kinds.unclear(values)) is not None:
+        return blamed
+    if Kind.MOVED in values and not losses.is_elementwise(call):
+        return Unclear(node)
+    value = kinds.elementwise(values, node)
+    if value is Kind.PICKED and reduction == "mean":
+        return Unclear(node, _picked(node.args[0] if node.args else node), refuted=True)
+    if value is Kind.WHOLE:
+        return value
+    if isinstance(value, Unclear) or value in PLAIN or problem is not None:
+        return Unclear(node, problem, refuted=problem is not None)
+    return {"none": value, "sum": Kind.TOTAL}.get(reduction, Kind.MEAN)
+
+
+def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
+    node = call.node
+    (name,) = {name.rpartition(".")[2] for name in call.names} if len(call.names) == 1 else ("",)
+    if name == "len" and node.args:
+        value = samples.value(node.args[0], frame)
+        if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE):
+            return Kind.SAME
+        if is_list(samples.context, node.args[0]) or samples.context.made(
+            samples.program.values(node.args[0]), LOADER
+        ):
+            return Kind.SAME
+        part = node.args[0]
+        if value is Kind.BATCH and (holds_tensor(samples, part) or is_only_counted(samples, part)):
+            return Kind.COUNT
+        counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL, Kind.PICKED: Kind.TOTAL}
+        return counted[value] if value in counted else Unclear(node)
+    if name == "next" and node.args:
+        return samples.drawn_in(node.args[0], frame)
+    if name == "zip" and len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
+        rows = samples.value(node.args[0].value, frame)
+        return Every(rows) if rows is Kind.ROWS else rows if isinstance(rows, Unclear) else Unclear(node)
+    if name in ASKS_TYPE:
+        return Kind.SAME
+    if name in OF_ONE and len(node.args) == 1:
+        value = samples.value(node.args[0], frame)
+        keeps = name in HANDS_TENSOR_ON or value in PLAIN
+        return value if keeps or isinstance(value, Unclear) else Unclear(node)
+    if name == "sum" and len(node.args) == 1:
+        element = samples.drawn_in(node.args[0], frame)
+        return kinds.computed(ast.Add(), Kind.ZERO, element, node)
+    if name in OF_SEVERAL:
+        values = [kinds.tensor(value, node) for value in samples.values(node.args, frame)]
+        return kinds.same_or_unclear(values, node)
+    return Unclear(node)
+
+
+def _picked(place: ast.AST) -> Problem:
+    """What to say of a mean over as many elements as the data say."""
+    shown = ast.unparse(place)
+    return Problem(
+        f"the loss is a mean over the selected elements `{shown}`, whose number differs across ranks", ""
+    )
+
+
+def _names_dimension(node: ast.Call) -> bool:
+    return any(it.arg in DIMENSION_ARGUMENTS for it in node.keywords)

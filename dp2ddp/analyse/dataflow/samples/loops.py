@@ -1,0 +1,73 @@
+"""What loops and comprehensions get in each round."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.kinds import DEALT, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples.batches import gives_tensors, is_list
+from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.processes.conditions import assigned
+
+if TYPE_CHECKING:
+    from dp2ddp.analyse.dataflow.samples.follower import Samples
+
+
+def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
+    """What a loop over ``source`` gets in each round."""
+    loaders = samples.context.made(samples.context.iterated(samples.program.values(source)), LOADER)
+    named = assigned(samples.context, source) if isinstance(source, ast.Name) and not loaders else []
+    iterator = named[0] if len(named) == 1 and isinstance(named[0], ast.Call) else source
+    call = samples.program.call(iterator) if isinstance(iterator, ast.Call) else None
+    names = call.names if call is not None else set()
+    given = iterator.args if isinstance(iterator, ast.Call) else []
+    if names & RANGES:
+        ends = samples.values(given, frame)
+        if ends == [Kind.COUNT]:
+            return Kind.EACH
+        return kinds.same_or_unclear(ends, source)
+    if "builtins.enumerate" in names:
+        return Held(((0, Kind.SAME), (1, samples.drawn_in(given[0], frame))))
+    if names == {"builtins.zip"}:
+        return Held(tuple(enumerate(samples.drawn_in(it, frame) for it in given)))
+    if names and names <= HANDS_OUT and given:
+        return samples.drawn_in(given[0], frame)
+    if loaders:
+        return Kind.ROWS if all(gives_tensors(samples, it) for it in loaders) else Kind.BATCH
+    if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and not given:
+        held = samples.value(source.func.value, frame)
+        if source.func.attr == "items" and isinstance(held, Held | Every | Kind):
+            return Held(((0, Kind.SAME), (1, kinds.element(held, source))))
+    value = samples.value(source, frame)
+    if value in DEALT and is_list(samples.context, source):
+        return value
+    by_sample = value is Kind.ROWS or (value is Kind.BATCH and samples.context.hands_lists)
+    return Kind.EACH if by_sample else kinds.element(value, source)
+
+
+def comprehended(samples: Samples, node: ast.AST, element: ast.expr, frame: Frame) -> Value:
+    for part in node.generators:  # type: ignore[attr-defined]
+        each = samples.drawn_in(part.iter, frame)
+        if isinstance(kinds.tensor(each, part.iter), Unclear):
+            return kinds.tensor(each, part.iter)
+        if any(samples.is_data(test, frame) for test in part.ifs):
+            return Unclear(node)
+    one = node.generators[0] if len(node.generators) == 1 else None  # type: ignore[attr-defined]
+    if one is not None and not one.ifs and _is_part_of(element, one.target):
+        if samples.value(one.iter, frame) is Kind.ROWS:
+            return Kind.ROWS  # an entry for each sample
+    return Every(samples.value(element, frame))
+
+
+def _is_part_of(node: ast.expr, target: ast.expr) -> bool:
+    """Whether an expression is a part of what a loop takes, by constant names and numbers: ``it.x``, ``it[0]``."""
+    while isinstance(node, ast.Attribute) or (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    ):
+        node = node.value
+    names = {it.id for it in ast.walk(target) if isinstance(it, ast.Name)}
+    return isinstance(node, ast.Name) and node.id in names

@@ -1,0 +1,129 @@
+"""Names and attributes: what their definitions give them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from dp2ddp.analyse.api.layers import SCALES_LOSS
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.tensors import DESCRIBES
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import is_literal, is_option, is_outside
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples.conditions import reaching_in, repeated, tests_round
+from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.functions import of_parameter
+from dp2ddp.analyse.dataflow.samples.indices import subscript
+from dp2ddp.analyse.dataflow.samples.sizes import shape_of_some
+from dp2ddp.analyse.dataflow.samples.writes.rows import with_changes
+from dp2ddp.analyse.dataflow.samples.writes.stores import kept_of_samples
+from dp2ddp.analyse.program.link import Program
+
+if TYPE_CHECKING:
+    from dp2ddp.analyse.dataflow.samples.follower import Samples
+
+
+def of_name(samples: Samples, node: ast.Name | ast.Attribute, frame: Frame) -> Value | None:
+    """What a name is, or an attribute whose assignments are known."""
+    if is_option(samples.program, node):
+        return Kind.SAME
+    definitions = reaching_in(samples.context, node, frame)
+    if definitions:
+        found = kinds.join([_defined(samples, it, node, frame) for it in definitions], node)
+        return with_changes(samples, node, definitions, found, frame)
+    return Kind.SAME if is_outside(samples.program, node) or is_literal(samples.program, node) else None
+
+
+def of_attribute(samples: Samples, node: ast.Attribute, frame: Frame) -> Value:
+    if (blamed := kept_of_samples(samples, node)) is not None:
+        return blamed
+    named = of_name(samples, node, frame)
+    if named is not None:
+        return named
+    if samples.context.made(samples.program.values(node.value), LOADER):
+        return Kind.SAME
+    value = samples.value(node.value, frame)
+    match node.attr:
+        case "shape" if value in (Kind.PLACES, Kind.PICKED):
+            return shape_of_some(node)
+        case "shape":
+            return Kind.SHAPE if value in DEALT else (value if value in PLAIN else Unclear(node))
+        case "T" | "mT":
+            return Kind.MOVED if value in BY_SAMPLE else value
+        case _ if node.attr in DESCRIBES and value in BY_SAMPLE:
+            return Kind.SAME
+        case _ if isinstance(value, Every):  # of a named tuple
+            return value.element
+    return value
+
+
+def _defined(samples: Samples, definition: ast.AST, use: ast.AST, frame: Frame) -> Value:
+    """What a definition gives a name; only ``frame``'s own function has its parameters."""
+    if isinstance(definition, ast.arg):
+        return of_parameter(samples, definition, frame)
+    if isinstance(definition, ast.alias | ast.FunctionDef | ast.ClassDef):
+        return Kind.SAME
+    around = samples.program.generator_of(definition)
+    if around is not None:
+        return _taken(samples.program, around.target, definition, samples.drawn_in(around.iter, frame))
+    statement = samples.program.statement(definition)
+    named = samples.program.parent(definition)
+    if isinstance(named, ast.NamedExpr) and named.target is definition:
+        return samples.under(
+            tests_round(samples.context, statement, use), samples.value(named.value, frame), frame
+        )
+    match statement:
+        case ast.Assign():
+            held = next((it for it in statement.targets if samples.program.is_inside(definition, it)), None)
+            value = Unclear(use)  # of what a call in its value has set
+            if held is not None:
+                value = _taken(samples.program, held, definition, samples.value(statement.value, frame))
+        case ast.AnnAssign() if statement.value is not None:
+            value = samples.value(statement.value, frame)
+        case ast.AugAssign():
+            value = repeated(samples, statement, use, samples.value(statement, frame), frame)
+        case ast.For():
+            value = _taken(
+                samples.program, statement.target, definition, samples.drawn_in(statement.iter, frame)
+            )
+        case ast.With():
+            value = _opened(samples, statement, definition, frame)
+        case _:
+            value = Unclear(use)
+    return samples.under(tests_round(samples.context, statement, use), value, frame)
+
+
+def before(samples: Samples, statement: ast.AugAssign, frame: Frame) -> Value:
+    """What the target of ``x += y`` was."""
+    target = statement.target
+    if isinstance(target, ast.Subscript):
+        return subscript(samples, target, frame)
+    definitions = reaching_in(samples.context, target, frame)
+    if not definitions:
+        return Unclear(target)
+    return kinds.join([_defined(samples, definition, target, frame) for definition in definitions], target)
+
+
+def _opened(samples: Samples, statement: ast.With, definition: ast.AST, frame: Frame) -> Value:
+    for item in statement.items:
+        call = item.context_expr
+        if item.optional_vars is definition and isinstance(call, ast.Call) and call.args:
+            if ast.unparse(call.func).endswith(SCALES_LOSS):
+                return samples.value(call.args[0], frame)
+    return Unclear(definition)
+
+
+def _taken(program: Program, target: ast.AST, definition: ast.AST, value: Value) -> Value:
+    """What ``definition`` gets where ``value`` is unpacked to ``target``."""
+    if target is definition:
+        return value
+    if isinstance(target, ast.Starred):
+        return _taken(program, target.value, definition, Every(kinds.element(value, definition)))
+    if isinstance(target, ast.Tuple | ast.List):
+        for index, part in enumerate(target.elts):
+            if program.is_inside(definition, part):
+                starred = any(isinstance(it, ast.Starred) for it in target.elts)
+                part_value = kinds.element(value, part) if starred else kinds.entry(value, index, part)
+                return _taken(program, part, definition, part_value)
+    return Unclear(definition)
