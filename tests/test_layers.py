@@ -8,6 +8,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import numpy
@@ -145,7 +146,7 @@ def _when_run(tree: ast.Module) -> list[ast.stmt]:
 def test_the_folders_of_the_analysis_know_only_what_is_below_them(folder: str) -> None:
     home = PACKAGE / "analyse"
     found = set()
-    for path in [home / f"{folder}.py", *(home / folder).glob("*.py")]:
+    for path in [home / f"{folder}.py", *(home / folder).rglob("*.py")]:
         for statement in _when_run(ast.parse(path.read_bytes())) if path.exists() else ():
             if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(
                 "dp2ddp.analyse"
@@ -220,6 +221,19 @@ def test_the_linker_is_in_small_parts_and_knows_no_wrapper() -> None:
         assert len(path.read_text().splitlines()) < 600
         named = {name for name in _imported_names(path) if name.startswith("dp2ddp.analyse.api.parallel")}
         assert not named, f"{path.name} knows of wrapped models"
+
+
+def test_the_dataflow_is_in_small_parts_that_know_one_another_one_way() -> None:
+    home = PACKAGE / "analyse" / "dataflow"
+    known: dict[str, set[str]] = {}
+    for path in home.rglob("*.py"):
+        text = path.read_text()
+        assert len(text.splitlines()) < 600
+        imports = [it for it in _when_run(ast.parse(text)) if isinstance(it, ast.ImportFrom)]
+        modules = {it.module or "" for it in imports}
+        modules |= {f"{it.module}.{alias.name}" for it in imports for alias in it.names}
+        known[".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)] = modules
+    TopologicalSorter({name: modules & set(known) for name, modules in known.items()}).prepare()
 
 
 def _imported_names(path: Path) -> set[str]:

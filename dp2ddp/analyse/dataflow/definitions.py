@@ -55,9 +55,17 @@ def behind(program: Program, definition: ast.AST) -> list[ast.expr]:
     return [statement.value] if alone else []  # type: ignore[union-attr]
 
 
+def given_to(program: Program, name: ast.AST) -> list[ast.expr]:
+    """What a name may be given, wherever that is an expression of its own."""
+    return [it for definition in program.definitions(name) for it in behind(program, definition)]
+
+
 @once
 def reaching(context: Context, use: ast.AST) -> list[ast.AST]:
-    """Without those that another one hides: ``for x in …`` round the use, and ``x += …`` before it."""
+    """The definitions of a name that can reach its use, without those that another one hides.
+
+    That is ``for x in …`` round the use, and ``x += …`` before it.
+    """
     program, definitions = context.program, context.program.definitions(use)
     order = program.order
     loops: list[ast.AST] = []

@@ -25,7 +25,7 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
-from dp2ddp.analyse.dataflow.definitions import NAMES, behind, names_options
+from dp2ddp.analyse.dataflow.definitions import NAMES, given_to, names_options
 from dp2ddp.analyse.processes.conditions import OPTIONS
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
@@ -113,11 +113,7 @@ class Dimensions:
             case ast.Subscript(slice=ast.Tuple(elts=parts)):
                 return any(isinstance(it, ast.Constant) for it in parts)
             case ast.Name():
-                return any(
-                    self.may_be_flat(it, depth + 1)
-                    for definition in self.program.definitions(node)
-                    for it in behind(self.program, definition)
-                )
+                return any(self.may_be_flat(it, depth + 1) for it in given_to(self.program, node))
         return False
 
     def least_rank(self, node: ast.expr, depth: int = 0) -> int:
@@ -130,7 +126,7 @@ class Dimensions:
                     return max(len(sizes), 1)
                 return self.least_rank(value, depth + 1) + 1 if name == "unsqueeze" else least
             case ast.Name() if depth < NAMES:
-                held = [it for one in self.program.definitions(node) for it in behind(self.program, one)]
+                held = given_to(self.program, node)
                 return min((self.least_rank(it, depth + 1) for it in held), default=least)
         return least
 

@@ -15,7 +15,7 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.numbers import COMPUTES_NUMBER
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.definitions import behind
+from dp2ddp.analyse.dataflow.definitions import behind, given_to
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes import alike
@@ -187,9 +187,7 @@ class Combining(Gathering):
             seen.add(id(part))
             for inner in ast.walk(part):
                 if isinstance(inner, ast.Name):
-                    waiting += [
-                        it for one in self.program.definitions(inner) for it in behind(self.program, one)
-                    ]
+                    waiting += given_to(self.program, inner)
                 elif isinstance(inner, ast.Call) and any(it.arg in ("dim", "axis") for it in inner.keywords):
                     if self.value(inner, OPEN) is Kind.TOTAL:
                         return True

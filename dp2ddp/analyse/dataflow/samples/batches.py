@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 def is_list(context: Context, node: ast.expr) -> bool:
     """Whether the program asks if a name is a list, or makes it one, before it takes its elements."""
+    program = context.program
     if not isinstance(node, ast.Name):
         return False
-    for place in stores_in(context, context.program.scope(node)).get(node.id, ()):
-        if isinstance(place, ast.Subscript) and hands_on(context.program.statement(place).value, place):  # type: ignore[attr-defined]
+    for place in stores_in(context, program.scope(node)).get(node.id, ()):
+        if isinstance(place, ast.Subscript) and hands_on(program.statement(place).value, place):  # type: ignore[attr-defined]
             return True
-    inside = {id(it) for it in context.program.ancestors(node)}
-    for around in context.program.body(context.program.scope(node)):
+    inside = {id(it) for it in program.ancestors(node)}
+    for around in program.body(program.scope(node)):
         if isinstance(around, ast.If) and (asked := _asks_for_list(around.test, node.id)) is not None:
             made = any(
                 isinstance(part, ast.Assign)
@@ -40,23 +41,24 @@ def is_list(context: Context, node: ast.expr) -> bool:
             here = around.body if asked else around.orelse
             if any(id(part) in inside for part in here):
                 return True
-            if not asked and made and id(context.program.parent(around)) in inside:
-                return context.program.order[id(around)] < context.program.order[id(node)]
+            if not asked and made and id(program.parent(around)) in inside:
+                return program.order[id(around)] < program.order[id(node)]
     return False
 
 
 def gives_tensors(samples: Samples, loader: int) -> bool:
     """Whether a data set is a tensor, or gives one for each sample: its batches are tensors, and no lists."""
+    program = samples.program
     call = samples.context.loader_call(loader)
-    own = getattr(samples.program.node(loader), "own_batch", None)
+    own = getattr(program.node(loader), "own_batch", None)
     if own is not None:
         return not own.is_structure
     data = call.argument("dataset", 0) if call is not None else None
     if data is None or any(it.arg in ("collate_fn", None) for it in call.node.keywords):  # type: ignore[union-attr]
         return False
-    made = samples.program.values(data)
-    methods = {it for value in made for it in samples.program.methods(value, "__getitem__", data)}
-    bodies = (samples.program.body(samples.program.scopes[it]) for it in methods)
+    made = program.values(data)
+    methods = {it for value in made for it in program.methods(value, "__getitem__", data)}
+    bodies = (program.body(program.scopes[it]) for it in methods)
     returned = [it.value for body in bodies for it in body if isinstance(it, ast.Return)]
     given = returned if made else [data]
     return bool(given) and all(it is not None and samples.dimensions.is_tensor(it) for it in given)
@@ -69,31 +71,31 @@ def holds_tensor(samples: Samples, node: ast.expr) -> bool:
 
 def _is_moved_part(samples: Samples, node: ast.expr) -> bool:
     """Whether a name is a tensor that was taken out of a batch: moved as one is, never asked for a key."""
+    program = samples.program
     if not isinstance(node, ast.Name):
         return False
-    names = [it for it in samples.program.body(samples.program.scope(node)) if isinstance(it, ast.Name)]
+    names = [it for it in program.body(program.scope(node)) if isinstance(it, ast.Name)]
     uses = [it for it in names if it.id == node.id]
-    for definition in samples.program.definitions(node):
+    for definition in program.definitions(node):
         if isinstance(definition, ast.arg):
             return False
-        match right_side(samples.program.statement(definition), definition):
+        match right_side(program.statement(definition), definition):
             case ast.Call(func=ast.Attribute(attr="to", value=ast.Name() as moved)):
-                drawn = [it for it in samples.program.definitions(moved) if it is not definition]
-                if not drawn or not all(isinstance(samples.program.parent(it), ast.Tuple) for it in drawn):
+                drawn = [it for it in program.definitions(moved) if it is not definition]
+                if not drawn or not all(isinstance(program.parent(it), ast.Tuple) for it in drawn):
                     return False
             case ast.Call(func=ast.Attribute(attr="to", value=ast.Subscript() as part)):
-                if not _is_part_of(samples, part):
+                if not _is_part(samples, part):
                     return False
-            case None if isinstance(samples.program.parent(definition), ast.Tuple):
+            case None if isinstance(program.parent(definition), ast.Tuple):
                 if not any(
-                    _is_move_of(samples.program, it, definition)
-                    or _is_read_of(samples.program, it, definition)
+                    _is_move_of(program, it, definition) or _is_read_of(program, it, definition)
                     for it in uses
                 ):
                     return False
             case _:
                 return False
-    return not any(_is_asked_by_name(samples.program, it) for it in uses)
+    return not any(_is_asked_by_name(program, it) for it in uses)
 
 
 def is_only_counted(samples: Samples, node: ast.expr) -> bool:
@@ -101,7 +103,7 @@ def is_only_counted(samples: Samples, node: ast.expr) -> bool:
 
     A list of views or a dictionary of features is taken apart somewhere.
     """
-    if not _is_part_of(samples, node):
+    if not _is_part(samples, node):
         return False
     text, scope = ast.unparse(node), samples.program.scope(node)
     found = (it for it in samples.program.body(scope) if isinstance(it, type(node)))
@@ -110,7 +112,7 @@ def is_only_counted(samples: Samples, node: ast.expr) -> bool:
     return all(_is_kept_as_it_is(samples.program, it) for it in uses)
 
 
-def _is_part_of(samples: Samples, node: ast.expr) -> bool:
+def _is_part(samples: Samples, node: ast.expr) -> bool:
     """Whether an expression names one of several things that a batch is made of."""
     match node:
         case ast.Subscript(value=ast.Name() as batch, slice=ast.Constant(value=int() | str())):
@@ -124,16 +126,17 @@ def _is_part_of(samples: Samples, node: ast.expr) -> bool:
 
 def _part_given(samples: Samples, definition: ast.AST) -> bool:
     """Whether a name is given a part of a batch where it is defined: unpacked, or taken out of it."""
+    program = samples.program
     inside = definition
-    while isinstance(parent := samples.program.parent(inside), ast.Tuple | ast.List):
+    while isinstance(parent := program.parent(inside), ast.Tuple | ast.List):
         inside = parent
-    source = right_side(samples.program.statement(definition), definition)
-    if source is not None and not isinstance(samples.program.parent(definition), ast.Tuple | ast.List):
-        return isinstance(source, ast.Subscript) and _is_part_of(samples, source)
+    source = right_side(program.statement(definition), definition)
+    if source is not None and not isinstance(program.parent(definition), ast.Tuple | ast.List):
+        return isinstance(source, ast.Subscript) and _is_part(samples, source)
     numbered = isinstance(parent, ast.For) and len(getattr(inside, "elts", ())) == 2
-    call = samples.program.call(parent.iter) if numbered else None  # type: ignore[union-attr]
+    call = program.call(parent.iter) if numbered else None  # type: ignore[union-attr]
     if call is not None and "builtins.enumerate" in call.names:
-        return samples.program.parent(definition) is not inside
+        return program.parent(definition) is not inside
     return inside is not definition
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
+    """What a call gives, by what it may call."""
     call = call_in(samples, node, frame)
     if call is None:
         return Unclear(node)

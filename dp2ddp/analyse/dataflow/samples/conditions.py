@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def reaching_in(context: Context, use: ast.AST, frame: Frame) -> list[ast.AST]:
+    """The definitions of a name that can reach its use in one call of the function."""
     return [it for it in reaching(context, use) if isinstance(it, ast.arg) or may_run(context, it, frame)]
 
 
@@ -111,7 +112,7 @@ def _leaves(block: list[ast.stmt]) -> bool:
 
 
 def _may_be_answered(test: ast.expr) -> bool:
-    """Whether the arguments of a call may answer a condition: see ``Samples._answer``."""
+    """Whether the arguments of a call may answer a condition: see ``answered``."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _may_be_answered(operand)
@@ -123,7 +124,7 @@ def _may_be_answered(test: ast.expr) -> bool:
 
 
 @once
-def tests_round(context: Context, statement: ast.stmt, use: ast.AST) -> list[ast.expr]:
+def _tests_round(context: Context, statement: ast.stmt, use: ast.AST) -> list[ast.expr]:
     """The conditions round a statement, but for those round a use as well."""
     inside = {id(node) for node in context.program.ancestors(use)}
     return [
@@ -137,6 +138,11 @@ def under(samples: Samples, tests: list[ast.expr], value: Value, frame: Frame) -
     """A value that is one thing or another, by conditions that every process must answer alike."""
     data = next((test for test in tests if samples.is_data(test, frame)), None)
     return value if data is None or isinstance(value, Unclear) else Unclear(data, refuted=True)
+
+
+def guarded(samples: Samples, statement: ast.stmt, use: ast.AST, value: Value, frame: Frame) -> Value:
+    """What a statement gives, under the conditions round it that a use does not stand in."""
+    return samples.under(_tests_round(samples.context, statement, use), value, frame)
 
 
 def asks_data(samples: Samples, test: ast.AST, frame: Frame) -> bool:

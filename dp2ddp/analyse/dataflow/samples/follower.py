@@ -25,8 +25,8 @@ from dp2ddp.analyse.program.calls import Call
 DEPTH = 120
 LEVELS = 12
 FUEL = 4000
-# And for one question with all that are asked to answer it.
 BUDGET = 5 * FUEL
+"""For one question with all that are asked to answer it."""
 
 
 class Samples:
@@ -193,7 +193,7 @@ class Samples:
     def dimensions(self) -> Dimensions:
         return Dimensions(self.context)
 
-    # What followers of other things look at otherwise
+    # What other followers answer otherwise
 
     def call(self, node: ast.Call, frame: Frame) -> Value:
         """What a call gives."""

@@ -10,7 +10,7 @@ from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import NAMES
 from dp2ddp.analyse.dataflow.kinds import DEALT, Every, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples.conditions import may_run, tests_round
+from dp2ddp.analyse.dataflow.samples.conditions import guarded, may_run
 from dp2ddp.analyse.dataflow.samples.frames import GIVEN, OPEN, Frame
 from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.calls import Call, handed
@@ -96,7 +96,7 @@ def returned(samples: Samples, call: Call, index: int, bound: bool, frame: Frame
             return Unclear(call.node)
         if node.value is not None and may_run(samples.context, node, inner):
             value = samples.value(node.value, inner)
-            found.append(samples.under(tests_round(samples.context, node, scope.node), value, inner))
+            found.append(guarded(samples, node, scope.node, value, inner))
     return kinds.join(found, call.node) if found else Kind.SAME
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.api.tensors import KEEPS_MASKS, MAKES_MASKS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.definitions import NAMES, behind, is_literal, is_option
+from dp2ddp.analyse.dataflow.definitions import NAMES, given_to, is_literal, is_option
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.batches import is_list
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def subscript(samples: Samples, node: ast.Subscript, frame: Frame) -> Value:
+    """What an index takes."""
     if is_option(samples.program, node) or (
         is_literal(samples.program, node) and not samples.program.definitions(node.value)
     ):
@@ -104,9 +105,7 @@ def _is_by_place(samples: Samples, index: ast.expr, frame: Frame) -> bool:
             continue
         match part:
             case ast.Name():
-                inner = [
-                    it for one in samples.program.definitions(part) for it in behind(samples.program, one)
-                ]
+                inner = given_to(samples.program, part)
             case ast.Call():
                 receiver = [part.func.value] if isinstance(part.func, ast.Attribute) else []
                 inner = [*receiver, *handed(part)]

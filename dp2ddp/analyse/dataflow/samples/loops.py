@@ -50,6 +50,7 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
 
 
 def comprehended(samples: Samples, node: ast.AST, element: ast.expr, frame: Frame) -> Value:
+    """What a comprehension makes, of what its element is."""
     for part in node.generators:  # type: ignore[attr-defined]
         each = samples.drawn_in(part.iter, frame)
         if isinstance(kinds.tensor(each, part.iter), Unclear):

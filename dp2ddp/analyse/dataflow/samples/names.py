@@ -11,7 +11,7 @@ from dp2ddp.analyse.api.tensors import DESCRIBES
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import is_literal, is_option, is_outside
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples.conditions import reaching_in, repeated, tests_round
+from dp2ddp.analyse.dataflow.samples.conditions import guarded, reaching_in, repeated
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import of_parameter
 from dp2ddp.analyse.dataflow.samples.indices import subscript
@@ -60,38 +60,35 @@ def of_attribute(samples: Samples, node: ast.Attribute, frame: Frame) -> Value:
 
 def _defined(samples: Samples, definition: ast.AST, use: ast.AST, frame: Frame) -> Value:
     """What a definition gives a name; only ``frame``'s own function has its parameters."""
+    program = samples.program
     if isinstance(definition, ast.arg):
         return of_parameter(samples, definition, frame)
     if isinstance(definition, ast.alias | ast.FunctionDef | ast.ClassDef):
         return Kind.SAME
-    around = samples.program.generator_of(definition)
+    around = program.generator_of(definition)
     if around is not None:
-        return _taken(samples.program, around.target, definition, samples.drawn_in(around.iter, frame))
-    statement = samples.program.statement(definition)
-    named = samples.program.parent(definition)
+        return _taken(program, around.target, definition, samples.drawn_in(around.iter, frame))
+    statement = program.statement(definition)
+    named = program.parent(definition)
     if isinstance(named, ast.NamedExpr) and named.target is definition:
-        return samples.under(
-            tests_round(samples.context, statement, use), samples.value(named.value, frame), frame
-        )
+        return guarded(samples, statement, use, samples.value(named.value, frame), frame)
     match statement:
         case ast.Assign():
-            held = next((it for it in statement.targets if samples.program.is_inside(definition, it)), None)
+            held = next((it for it in statement.targets if program.is_inside(definition, it)), None)
             value = Unclear(use)  # of what a call in its value has set
             if held is not None:
-                value = _taken(samples.program, held, definition, samples.value(statement.value, frame))
+                value = _taken(program, held, definition, samples.value(statement.value, frame))
         case ast.AnnAssign() if statement.value is not None:
             value = samples.value(statement.value, frame)
         case ast.AugAssign():
             value = repeated(samples, statement, use, samples.value(statement, frame), frame)
         case ast.For():
-            value = _taken(
-                samples.program, statement.target, definition, samples.drawn_in(statement.iter, frame)
-            )
+            value = _taken(program, statement.target, definition, samples.drawn_in(statement.iter, frame))
         case ast.With():
             value = _opened(samples, statement, definition, frame)
         case _:
             value = Unclear(use)
-    return samples.under(tests_round(samples.context, statement, use), value, frame)
+    return guarded(samples, statement, use, value, frame)
 
 
 def before(samples: Samples, statement: ast.AugAssign, frame: Frame) -> Value:

@@ -13,7 +13,7 @@ from dp2ddp.analyse.api.operations import Arguments, Does, Operation
 from dp2ddp.analyse.api.purity import NO_TENSORS_OF_OTHERS
 from dp2ddp.analyse.api.tensors import FILLS_BY_INDEX, JOINS_BY_NAME, PAIRS_ROWS, SHAPES_LIKE, SPREADS
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.definitions import behind, number_of
+from dp2ddp.analyse.dataflow.definitions import given_to, number_of
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.pairs import turns
@@ -138,7 +138,7 @@ def _is_foreign(program: Program, node: ast.expr) -> bool:
         if any(name and not name.startswith(NO_TENSORS_OF_OTHERS) for name in names):
             return True
         if isinstance(part, ast.Name | ast.Attribute):
-            waiting += (it for one in program.definitions(part) for it in behind(program, one))
+            waiting += given_to(program, part)
         elif isinstance(part, ast.BinOp | ast.UnaryOp | ast.IfExp | ast.Subscript):
             waiting += (it for it in ast.iter_child_nodes(part) if isinstance(it, ast.expr))
     return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.layers import LAYER_PARAMETERS, PARAMETERS
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.definitions import NAMES, behind
+from dp2ddp.analyse.dataflow.definitions import NAMES, given_to
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Value
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.program.calls import handed
@@ -44,7 +44,7 @@ def _is_trained_with(program: Program, node: ast.expr, depth: int = 0) -> bool:
             if not inside:
                 return True
         elif isinstance(part, ast.Name) and depth < NAMES:
-            given = [it for one in program.definitions(part) for it in behind(program, one)]
+            given = given_to(program, part)
             if any(it is not node and _is_trained_with(program, it, depth + 1) for it in given):
                 return True
     return False

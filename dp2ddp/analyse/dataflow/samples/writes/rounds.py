@@ -24,11 +24,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class Rounds:
     """The loops in one call of a function, by what a follower finds in it."""
 
-    def __init__(
-        self,
-        samples: Samples,
-        frame: Frame,
-    ) -> None:
+    def __init__(self, samples: Samples, frame: Frame) -> None:
         self.program = samples.program
         self.looks = looks_in(samples.context)
         self._samples = samples

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples.conditions import loops_apart, may_run, tests_round
+from dp2ddp.analyse.dataflow.samples.conditions import guarded, loops_apart, may_run
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.indices import keeps_all
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in, writes
@@ -64,9 +64,7 @@ def _mixed(samples: Samples, place: ast.AST, name: ast.expr, frame: Frame) -> Un
         if found is not None:
             return Unclear(found, refuted=True)
     repeated = _repeated_apart(samples, statement, name, frame)
-    return repeated or kinds.unclear(
-        [samples.under(tests_round(samples.context, statement, name), Kind.SAME, frame)]
-    )
+    return repeated or kinds.unclear([guarded(samples, statement, name, Kind.SAME, frame)])
 
 
 def _repeated_apart(samples: Samples, statement: ast.stmt, name: ast.expr, frame: Frame) -> Unclear | None:

@@ -13,7 +13,7 @@ from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import text
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples.conditions import repeated, tests_round
+from dp2ddp.analyse.dataflow.samples.conditions import guarded, repeated
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.writes.looks import writes
 from dp2ddp.analyse.program.calls import handed
@@ -92,13 +92,10 @@ def with_stores(
                 return blamed
             if isinstance(statement, ast.AugAssign):
                 added_up = repeated(samples, statement, name, new, frame)
-                if samples.under(tests_round(samples.context, statement, name), added_up, frame) in (
-                    *PLAIN,
-                    Kind.WHOLE,
-                ):
+                if guarded(samples, statement, name, added_up, frame) in (*PLAIN, Kind.WHOLE):
                     continue
-        added.append(repeated(samples, statement, name, new, frame))
-        added[-1] = samples.under(tests_round(samples.context, statement, name), added[-1], frame)
+        stored = repeated(samples, statement, name, new, frame)
+        added.append(guarded(samples, statement, name, stored, frame))
     if not added:
         return value
     if isinstance(value, Held | Every):
