@@ -257,6 +257,41 @@ for epoch in range(2):
         print(loss.item())
 """,
     ),
+    "class weights that the data set counts": _program(
+        FLAT.replace("TensorDataset(inputs", "Rows(inputs").replace(
+            "loader =",
+            """
+
+class Rows(TensorDataset):
+    def class_weights(self):
+        counts = np.bincount(self.tensors[1].numpy(), minlength=3)
+        shares = counts / counts.sum()
+        return 1 / np.log(1.02 + shares)
+
+
+loader =""",
+        ),
+        """
+import numpy as np
+
+
+def weighted(out, y, weight):
+    keep = y >= 0
+    loss = F.nll_loss(F.log_softmax(out, dim=1)[keep], y[keep], weight=weight, reduction="sum")
+    return loss / keep.data.sum()
+
+
+weight = torch.from_numpy(loader.dataset.class_weights()).float()
+if torch.cuda.is_available():
+    weight = weight.cuda()
+ONE
+for epoch in range(2):
+    for x, y in loader:
+        loss = weighted(model(x.cuda()), y.cuda(), weight)
+        STEP
+        print(loss.item())
+""",
+    ),
     "words without the padding": _program(
         WORDS,
         """
@@ -484,6 +519,32 @@ for epoch in range(2):
 }
 
 BEWARE = {
+    "weights of what a loop over the loader has seen": _program(
+        FLAT,
+        """
+def weighted(out, y, weight):
+    keep = y >= 0
+    loss = F.nll_loss(F.log_softmax(out, dim=1)[keep], y[keep], weight=weight, reduction="sum")
+    return loss / keep.data.sum()
+
+
+def seen(batches):
+    counts = [1.0, 1.0, 1.0]
+    for x, y in batches:
+        for number in y.tolist():
+            counts[number] += x.abs().mean().item()
+    return counts
+
+
+weight = torch.tensor(seen(loader)).cuda()
+ONE
+for epoch in range(2):
+    for x, y in loader:
+        loss = weighted(model(x.cuda()), y.cuda(), weight)
+        STEP
+        print(loss.item())
+""",
+    ),
     "a count in the model's own forward": _program(
         FLAT.replace("def forward(self, x):", "def forward(self, x, y):").replace(
             "return self.last(torch.relu(self.first(x)))",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
+from dp2ddp.analyse.api.tensors import OF_LISTS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.definitions import right_sides
@@ -47,6 +48,8 @@ class Gathering(Forwards):
 
     def call(self, node: ast.Call, frame: Frame) -> Value:
         value = super().call(node, frame)
+        if isinstance(value, Unclear) and not value.refuted and self._is_made_before(node):
+            return Kind.SAME
         call = call_in(self, node, frame)
         if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
@@ -70,6 +73,14 @@ class Gathering(Forwards):
             self.gathered[id(whole)] = whole, given, _why(value)
             self.asked |= {id(part): part for part in self._asked(whole)}
         return Kind.WHOLE
+
+    def _is_made_before(self, node: ast.Call) -> bool:
+        """Whether a tensor is made before the training, and of no loader's batches: class weights, anchors."""
+        call = self.program.call(node)
+        if call is None or not call.names or not call.names <= OF_LISTS:
+            return False
+        runs = self.context.runs(node)
+        return not any(id(node) in loop.runs or id(loop.node) in runs for loop in self._loops)
 
     def _needs_all(self, call: Call, value: Value) -> bool:
         """Whether a call is a loss whose parts do not average to that of the whole batch."""
