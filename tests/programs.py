@@ -1096,6 +1096,21 @@ HANDED = {
     print(correct)
 """,
 }
+YIELDING = HANDING.replace(
+    TIMED[TIMED.index("    def __iter__") : TIMED.index("    def __len__")],
+    """\
+    def __iter__(self):
+        for number, batch in enumerate(self.source):
+            if number >= self.most:
+                break
+            yield batch
+
+""",
+).replace("        self.batches = iter(source)\n", "        self.most = 3\n")
+YIELDING = YIELDING.replace(TIMED[TIMED.index("    def __next__") :], "\n").replace(
+    "rounds.spent > 0", "rounds.spent"
+)
+HANDED["one that yields them"] = YIELDING
 HANDED["one that only begins"] = HANDED["one that only begins"].replace("rounds.spent > 0", "rounds.spent")
 OTHERS_HANDED = {
     "batches left out": HANDING.replace(
@@ -1105,6 +1120,7 @@ OTHERS_HANDED = {
         TAKES,
         "        while True:\n    " + TAKES + "            if batch[0].sum() > 0:\n                break\n",
     ),
+    "fewer of them, by what they are": YIELDING.replace("number >= self.most", "batch[0].mean() > 0.1"),
     "another batch beside": HANDING.replace(TAKES, "        next(self.batches)\n" + TAKES),
     "samples mixed": HANDING.replace(TAKES, TAKES + "        batch[0].sub_(batch[0].mean(0))\n"),
     "other samples": HANDING.replace("return batch", "return [it.flip(0) for it in batch]"),

@@ -567,11 +567,23 @@ class Context:
             handed = self.handing(value)
             call = self.program.call(self.program.node(value.site)) if handed is not None else None
             given = call.argument(handed.parameter, handed.position) if call is not None else None
+            if given is None and (loop := self.generated(value)) is not None:
+                return [iterators.gone_through(loop)]
             return [] if given is None else [given]
         if isinstance(value, Coll):
             node = self.program.node(value.site)
             return [node.generators[0].iter] if isinstance(node, ast.ListComp) and is_copy(node) else []
         return []
+
+    def generated(self, value: Inst) -> ast.For | None:
+        """The loop by which an object hands out what one that it holds does."""
+        steps = [*self.program.methods(value, "__iter__", self.program.node(value.site))]
+        return iterators.generating(self.program.scopes[steps[0]]) if len(steps) == 1 else None
+
+    def hands_out(self, loop: ast.AST) -> bool:
+        """Whether a loop is one by which an object hands out what one that it holds does."""
+        scope = self.program.scope(loop)
+        return getattr(scope.node, "name", "") == "__iter__" and iterators.generating(scope) is loop
 
     def handing(self, value: Inst) -> Handing | None:
         """How an object iterates over what it is made of, where it does so by itself alone."""

@@ -43,6 +43,10 @@ DICT_LOOKUPS = frozenset({"items", "values", "get", "pop"})
 DICT_CONTENTS = DICT_LOOKUPS | {"keys", "copy"}
 # Methods of dicts that hand out the keys, alone or with what they lead to.
 KEY_VIEWS = frozenset({"items", "keys"})
+# Methods of dicts that go through all entries.
+DICT_VIEWS = KEY_VIEWS | {"values"}
+# What makes a dict that is empty, if it is given none of its entries, and which argument those would be.
+EMPTY_DICTS = {"builtins.dict": 0, "collections.OrderedDict": 0, "collections.defaultdict": 1}
 # Methods of dicts by which keys are read or written.
 KEY_METHODS = KEY_VIEWS | {"update", "pop", "get"}
 # Functions that take the keys out of a dict, or copy it.

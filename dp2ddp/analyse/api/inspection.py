@@ -14,6 +14,11 @@ ASKS_FOR_WRAP = ("hasattr", "isinstance", "type(")
 LOOKS_AT_FUNCTIONS = frozenset(f"builtins.{name}" for name in """
     isinstance issubclass hasattr getattr callable id type print str repr
     """.split())
+# What never calls what it is given, by the beginning of its name, and what of that does.
+CALLS_NOTHING = ("math.", "numpy.", "PIL.Image.")
+CALLS_FUNCTIONS = frozenset(f"numpy.{name}" for name in """
+    apply_along_axis apply_over_axes fromfunction frompyfunc piecewise vectorize
+    """.split()) | {"PIL.Image.eval", "PIL.Image.Image.point"}
 # What asks for the kind of a value, or prints it, and hands nothing of it on: by last name, and by full name.
 ASKS_TYPE = frozenset({"isinstance", "type", "hasattr", "print"})
 ASKS_ABOUT_DATA = frozenset(f"builtins.{name}" for name in (*sorted(ASKS_TYPE), "callable"))
@@ -48,3 +53,12 @@ ASKS = (
     "os.access",
     "glob.",
 )
+
+
+def calls_nothing(names: frozenset[str]) -> bool:
+    """Whether what has one of these names never calls a function that it is given."""
+    return bool(names) and all(
+        it in ASKS_KIND_OR_SIZE | LOOKS_AT_FUNCTIONS
+        or (it.startswith(CALLS_NOTHING) and it not in CALLS_FUNCTIONS)
+        for it in names
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.iteration import BEGINS, NEXT_METHODS
 from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Cls, Ext, Inst
 
 PLAIN = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr
@@ -36,6 +37,49 @@ def handing(program: Program, cls: Cls) -> Handing | None:
     return _Iterated(program, cls, methods).handing()
 
 
+def generating(scope: Scope) -> ast.For | None:
+    """The loop of an ``__iter__`` that hands out what an attribute of the object does, each as it is, perhaps not all.
+
+    It may end early by the number of the round and what the object is told, not by what it gets.
+    """
+    statements = _statements(scope.node) if isinstance(scope.node, ast.FunctionDef) else []
+    match [it for it in statements if not isinstance(it, ast.Expr) or isinstance(it.value, ast.Yield)]:
+        case [ast.For(target=target, iter=source, body=body, orelse=[]) as loop]:
+            counter: ast.expr | None = None
+            match target, source:
+                case ast.Tuple(elts=[counter, target]), ast.Call(  # type: ignore[misc]
+                    func=ast.Name(id="enumerate"), args=[source], keywords=[]
+                ):
+                    pass
+            handed = [it for it in body if isinstance(it, ast.Expr)]
+            ends = [it for it in body if it not in handed]
+            told = {*scope.params[:1], *([counter.id] if isinstance(counter, ast.Name) else [])}
+            match source, target, handed:
+                case (
+                    ast.Attribute(value=ast.Name(id=owner)),
+                    ast.Name(id=name),
+                    [ast.Expr(value=ast.Yield(value=ast.Name(id=yielded)))],
+                ) if (
+                    owner in scope.params[:1] and name == yielded and name not in told
+                ):
+                    return loop if all(_ends_by(it, told) for it in ends) else None
+    return None
+
+
+def gone_through(loop: ast.For) -> ast.expr:
+    """What such a loop hands out."""
+    return loop.iter.args[0] if isinstance(loop.iter, ast.Call) else loop.iter
+
+
+def _ends_by(statement: ast.stmt, told: set[str]) -> bool:
+    """Whether a statement at most ends a loop, by names of some and what they hold alone."""
+    match statement:
+        case ast.If(test=test, body=[ast.Break()], orelse=[]):
+            names = {it.id for it in ast.walk(test) if isinstance(it, ast.Name)}
+            return names <= told and not any(isinstance(it, ast.Call) for it in ast.walk(test))
+    return False
+
+
 class _Iterated:
     """One class, looked at."""
 
@@ -43,7 +87,9 @@ class _Iterated:
         self.program, self.cls, self.methods = program, cls, methods
 
     def handing(self) -> Handing | None:
-        """Its ``__iter__`` begins anew, or hands out the object itself, whose ``__next__`` takes one at a time."""
+        """Its ``__iter__`` begins anew, yields, or is of the object itself, whose ``__next__`` takes one at a time."""
+        if (loop := generating(self.program.by_node[id(self.methods["__iter__"])])) is not None:
+            return self._given(gone_through(loop), id(loop.iter))
         *before, last = _statements(self.methods["__iter__"])
         if not isinstance(last, ast.Return) or not all(isinstance(it, PLAIN) for it in before):
             return None
@@ -74,7 +120,10 @@ class _Iterated:
 
     def _begun(self, value: ast.expr | None) -> Handing | None:
         """``iter(x)``, of a parameter of ``__init__`` or the attribute that it is kept in."""
-        source = self._argument(value, "builtins.iter", ("__iter__",))
+        return self._given(self._argument(value, "builtins.iter", ("__iter__",)), id(value))
+
+    def _given(self, source: ast.expr | None, call: int) -> Handing | None:
+        """A parameter of ``__init__`` or the attribute that it is kept in, which a call goes through."""
         if isinstance(source, ast.Attribute) and self._is_own(source.value):
             source = self._assigned(source.attr, ("__init__",))
         parameters = self.methods["__init__"].args.args[1:]
@@ -82,7 +131,7 @@ class _Iterated:
         if len(found) != 1 or found[0] not in parameters:
             return None
         parameter: ast.arg = found[0]  # type: ignore[assignment]
-        return Handing(parameter.arg, parameters.index(parameter), frozenset({id(value)}))
+        return Handing(parameter.arg, parameters.index(parameter), frozenset({call}))
 
     def _argument(self, node: ast.expr | None, function: str, methods: tuple[str, ...]) -> ast.expr | None:
         """What a function is given, or what one of its methods in place of it is called of."""

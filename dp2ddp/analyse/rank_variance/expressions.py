@@ -6,8 +6,8 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dp2ddp.analyse.api.containers import COLLECTIONS, TRUTH
-from dp2ddp.analyse.api.inspection import ASKS_KIND_OR_SIZE, GETS_ATTRIBUTES, SIZES
+from dp2ddp.analyse.api.containers import COLLECTIONS, DICT_VIEWS, EMPTY_DICTS, TRUTH
+from dp2ddp.analyse.api.inspection import ASKS_KIND_OR_SIZE, GETS_ATTRIBUTES, SIZES, calls_nothing
 from dp2ddp.analyse.api.layers import TRAINED_ATTRIBUTES
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.tensors import NO_NUMBERS
@@ -110,9 +110,33 @@ class Expressions:
                     and held.func.attr == "keys"
                 ):
                     held = held.func.value
-                value = self.reported.values.of(held)
-                returned = value is Kind.OUTPUT or isinstance(value, Held | Every)
-                return returned or (value is Kind.BATCH and self._is_batch(held))
+                return self._is_handed_out(held)
+        return False
+
+    def goes_through_keys(self, source: ast.expr) -> bool:
+        """Whether a loop goes through a dict whose keys differ only where that is put into it on some ranks."""
+        match source:
+            case ast.Call(func=ast.Attribute(value=held, attr=method), args=[], keywords=[]):
+                return method in DICT_VIEWS and (self._is_filled_here(held) or self._is_handed_out(held))
+        return False
+
+    def _is_handed_out(self, held: ast.expr) -> bool:
+        """Whether a dict is a batch of a loader, or what a model returns: with the same keys on all ranks."""
+        value = self.reported.values.of(held)
+        returned = value is Kind.OUTPUT or isinstance(value, Held | Every)
+        return returned or (value is Kind.BATCH and self._is_batch(held))
+
+    def _is_filled_here(self, held: ast.expr) -> bool:
+        """Whether a dict begins empty, or with entries that are written out, in the project."""
+        values = self.program.values(held)
+        return bool(values) and all(map(self._begins_written, values))
+
+    def _begins_written(self, value: Value) -> bool:
+        node = self.program.node(value.site) if isinstance(value, Coll | Made) else None
+        if isinstance(node, ast.Dict):
+            return all(isinstance(it, ast.Constant) for it in node.keys)
+        if isinstance(value, Made) and isinstance(node, ast.Call) and value.name in EMPTY_DICTS:
+            return len(node.args) <= EMPTY_DICTS[value.name] and not node.keywords
         return False
 
     def _is_batch(self, node: ast.expr, depth: int = 0) -> bool:
@@ -311,7 +335,7 @@ class Expressions:
             }
             said = frozenset((key, text) for key, text in texts.items() if text is not None)
             yield Entry(Frame(scope, me, differing, chosen, trains, said), alone)
-        if is_outside(call):
+        if is_outside(call) and not calls_nothing(call.names):
             yield from self._passed(node, frame, found, chosen, trains)
 
     def _passed(

@@ -103,7 +103,7 @@ class Statements:
         call = self.program.call(source)
         if call is not None and "builtins.range" in call.names:
             return bool(how & ~SIZED)
-        if not how & NUMBER or how & MANY:
+        if not how & NUMBER or how & MANY or self.expressions.goes_through_keys(source):
             return bool(how & MANY)
         drawn = kinds.tensor(self.reported.values.drawn(source), source)
         return drawn is Kind.EACH or isinstance(drawn, Unclear)
@@ -111,10 +111,14 @@ class Statements:
     def _unpack(
         self, target: ast.expr, source: ast.expr, how: int, node: ast.AST, frame: Frame, found: Found
     ) -> None:
-        """Bind what a loop takes one after the other; ``enumerate`` counts alike everywhere."""
+        """Bind what a loop takes one after the other; ``enumerate`` counts alike everywhere, keys may be alike."""
         call = self.program.call(source)
-        if call is not None and "builtins.enumerate" in call.names and isinstance(target, ast.Tuple):
+        counts = call is not None and "builtins.enumerate" in call.names
+        alike = not how & MANY and self.expressions.goes_through_keys(source)
+        if isinstance(target, ast.Tuple) and (counts or alike):
             target = target.elts[-1]
+        elif alike and self.context.method(source) == "keys":
+            return
         self._bind(target, None, how & ~MANY & ~SIZED, node, frame, found)
 
     def _bind(

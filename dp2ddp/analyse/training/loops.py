@@ -68,7 +68,7 @@ def batch_loops(context: Context) -> list[BatchLoop]:
     for node in list(program.nodes.values()):
         if isinstance(node, ast.For | ast.comprehension) and context.runs_in_training(node):
             loaders = context.made(context.iterated(program.values(node.iter)), LOADER)
-            if loaders and not _copies(context, node):
+            if loaders and not _copies(context, node) and not context.hands_out(node):
                 body = getattr(node, "body", [])
                 runs = set().union(*(context.runs(statement) for statement in body))
                 trains = bool(runs & backwards)
@@ -240,6 +240,8 @@ def _draws(context: Context, source: ast.expr, passing: set[int], depth: int = 0
     behind = [it for value in values for it in context.sources(value)]
     handings = [context.handing(value) for value in values if isinstance(value, Inst)]
     passing |= {key for it in handings if it is not None for key in it.calls}
+    generated = [context.generated(value) for value in values if isinstance(value, Inst)]
+    passing |= {id(it.iter) for it in generated if it is not None}
     if not behind:
         return [source]
     written = isinstance(source, ast.Call | ast.ListComp)
