@@ -237,6 +237,14 @@ STARTS = {
         "ddp.init(devices=None if args.multi else 1)",
         "args = parse()",
     ),
+    "a setting of a class that stands below the start": (
+        "torch.manual_seed(3)\ntorch.cuda.manual_seed(3)\nprint('begins')\n\n\nclass Config:\n    several = True\n\n\n"
+        "def main():\n    model = nn.Linear(8, 8)\n    if Config.several:\n        model = nn.DataParallel(model)\n"
+        "    train(model)\n\n\nmain()\n",
+        "ddp.init()",
+        None,
+        (None, "ddp.use_devices(None if Config.several else 1)"),
+    ),
     "an option that asks for several, round a call": (
         "def spread(model):\n    return nn.DataParallel(model)\n\n\nargs = parse()\nprint(args)\nmodel = nn.Linear(8, 8)\n"
         "if args.multi:\n    model = spread(model)\ntrain(model)\n",

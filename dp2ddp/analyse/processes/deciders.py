@@ -19,7 +19,8 @@ def deciders(context: Context, expression: ast.expr, file: SourceFile) -> Iterat
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             known = program.definitions(node) if id(node) in program.nodes else []
-            yield from (program.statement(it) for it in known if is_code(it) and it not in nodes)
+            made = (it for it in known if not isinstance(it, ast.arg | ast.alias) and it not in nodes)
+            yield from map(program.statement, made)
             yield from attribute_sets(context, node, runs)
             yield from changes(context, node, runs)
     configured = any(isinstance(node, ast.Attribute) for node in nodes)
