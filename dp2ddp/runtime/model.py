@@ -160,7 +160,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if self._alone:
             unstarted.report()
             return self._forward_here(*inputs, **kwargs)
-        with self._stream.drawn(self.device) if self._is_on_part() else nullcontext():
+        with self._stream.drawn(self._placed) if self._is_on_part() else nullcontext():
             return self._attributes.run(self._forward_here, inputs, kwargs)
 
     def _is_on_part(self) -> bool:
@@ -338,17 +338,26 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self.device_ids = None if index is None else [index]
         self.output_device = index
         self.is_multi_device_module = len(devices) > 1
-        self.device = next((p.device for p in self.module.parameters()), torch.device("cpu"))
+        set_by_program = self._set_by_program()
+        self.device = self._placed = next((p.device for p in self.module.parameters()), torch.device("cpu"))
         self.device_type = self.device.type
+        self.__dict__.update(set_by_program)
+
+    def _set_by_program(self) -> dict[str, Any]:
+        """``device``, as torch's wrapper has one and nn.DataParallel has none: a program may keep its own there."""
+        mine = self.__dict__.get("_placed")
+        return {} if self.__dict__.get("device", mine) is mine else {"device": self.device}
 
     def _start_reducing(self, index: int | None) -> None:
         # torch's __init__ resets what a module has: mode, hooks
         kept = {name: self.__dict__[name] for name in vars(torch.nn.Module())}
+        kept |= self._set_by_program()
         hooks = self.__dict__.get("_comm_hooks", [])
         with ExitStack() as stack:  # it writes rank 0's values, which graphs of before may hold
             for tensor in (*self.module.parameters(), *self.module.buffers()):
                 stack.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
             super().__init__(self.module, device_ids=None if index is None else [index])
+        self._placed = self.device
         self.__dict__.update(kept)
         compiling.leave_out()
         for hook, state in hooks:
@@ -395,7 +404,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def _say_once(self) -> None:
         if self._logged:
             return
-        if self.device.type == "cpu" and ranks.device().type == "cuda" and ranks.is_main_process():
+        if self._placed.type == "cpu" and ranks.device().type == "cuda" and ranks.is_main_process():
             warnings.warn(f"the model trains on the CPU, though there is {ranks.device()}", stacklevel=5)
         if not self._reduces:
             self._log("nothing to synchronise in a group of one" if self._alone else "nothing to train")
@@ -421,7 +430,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             logging.DEBUG
         ):  # the program's own log stays as it was
             numbers = sum(parameter.numel() for parameter in self._seen)
-            what = f"{type(self.module).__name__} on {self.device}, {len(self._seen)} parameters ({numbers:,} numbers)"
+            what = f"{type(self.module).__name__} on {self._placed}, {len(self._seen)} parameters ({numbers:,} numbers)"
             logger.debug("%s: %s", what, arranged)
 
     # Buffers

@@ -537,3 +537,29 @@ for buffer in (made.unsqueeze(0).transpose(0, 1), made[:1].expand(5, 4), made.t(
 def test_a_buffer_alone_may_have_any_strides(lab, tmp_path):
     """torch can't broadcast a single buffer of unusual strides, as that of the usual positional encoding."""
     lab.run(write(tmp_path, ONE_BUFFER), processes=2, recorded=False, timeout=60).ok()
+
+
+OWN_DEVICE = """\
+import torch
+from dp2ddp import runtime as ddp
+
+ddp.init()
+model = ddp.DistributedDataParallel(torch.nn.Linear(4, 2))
+model.device = "cpu"
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.ones(4, 4)).sum().backward()
+    optimizer.step()
+    model.double() if _ else model.to("cpu")
+    model.float()
+assert model.device == "cpu" and isinstance(model.device, str)
+model.module.weight.requires_grad = False
+model(torch.ones(4, 4)).sum().backward()
+assert model.device == "cpu" and isinstance(model.device, str)
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_program_may_keep_its_device_at_the_wrapper(lab, tmp_path, processes):
+    """nn.DataParallel has no ``device``, and torch's DistributedDataParallel has one."""
+    lab.run(write(tmp_path, OWN_DEVICE), processes=processes, recorded=False, timeout=60).ok()
