@@ -24,6 +24,7 @@ from pathlib import Path
 from dp2ddp import entrypoints, legacy
 from dp2ddp.ignored import LeftOut, Pattern
 from dp2ddp.legacy import Mend
+from dp2ddp.libraries import FOLDERS, installed_in, is_installed
 from dp2ddp.texts import ANY, NAME, PACKAGE, Texts, matches
 
 NOTEBOOK = ".ipynb"
@@ -35,7 +36,7 @@ RUNTIME = "dp2ddp.runtime"
 
 COPY = b"__dp2ddp_runtime__ = "
 """What the first file of such a copy holds."""
-_NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-packages", "node_modules"})
+_NOT_OURS = frozenset({"__pycache__", "build", "dist", "node_modules"}) | FOLDERS
 # What imports by name, and by path: there, at which place that is given.
 _BY_NAME = frozenset({"import_module", "__import__", "run_module"})
 _BY_PATH = {"load_source": 1, "spec_from_file_location": 1, "SourceFileLoader": 1, "run_path": 0}
@@ -441,6 +442,7 @@ class _Reader:
         self.installed: dict[Path, str] = {}
         self.copies: dict[Path, bool] = {}
         self.notebooks: dict[Path, None] = {}
+        self.trees: frozenset[Path] = frozenset()
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
@@ -465,6 +467,7 @@ class _Reader:
                 alone[path] = None
         inside = all(folder.is_relative_to(self.cwd) for folder in folders)
         root = self.cwd if inside else _common(folders)
+        self.trees = frozenset(_tree(folder, root) for folder in {path.parent for path in asked})
         finder = _Finder(root, self._find, self.files.get, _listing)
         for path in asked:
             finder.reach(path)
@@ -513,7 +516,7 @@ class _Reader:
                 continue
             inner = (name for name in folders if _is_ours(here / name))
             folders[:] = sorted(name for name in inner if not left_out.has(here / name, True))
-            for name in sorted(names):
+            for name in sorted({*names} - installed_in(here)):
                 if name.endswith(NOTEBOOK) and not left_out.has(here / name, False):
                     self._note(here / name)
                 is_python = name.endswith(".py") and not name.startswith(".")
@@ -578,14 +581,16 @@ class _Reader:
         while self._find(init := path.parent / "__init__.py") and path.parent != path:
             path = init.parent
 
+    def _is_of_project(self, path: Path) -> bool:
+        """Whether a file is the user's to change: it was asked for, or lies in the project, and was not installed."""
+        return path in self.files or any(map(path.is_relative_to, self.trees)) and not is_installed(path)
+
     def _find(self, candidate: Path) -> Path | None:
         """The file at a path, read, if there is one and it belongs to the user."""
         if candidate not in self.canonical:
             path = Path(os.path.realpath(candidate))
-            installed = {"site-packages", "dist-packages"}.intersection(path.parts)
-            self.canonical[candidate] = (
-                path if not installed and (path in self.files or _is_file(path)) else None
-            )
+            is_there = path in self.files or _is_file(path)
+            self.canonical[candidate] = path if is_there and self._is_of_project(path) else None
             if self.canonical[candidate]:
                 self._load(path)
                 if path != candidate:
@@ -987,7 +992,8 @@ def _scripts_below(folder: Path) -> Iterator[Path]:
         here = Path(where)
         deep = len(here.relative_to(folder).parts) >= _DEEPEST_BESIDE
         folders[:] = [] if deep else sorted(name for name in folders if _is_ours(here / name))
-        yield from (Path(os.path.realpath(here / name)) for name in sorted(names) if name.endswith(".py"))
+        own = sorted(name for name in {*names} - installed_in(here) if name.endswith(".py"))
+        yield from (Path(os.path.realpath(here / name)) for name in own)
 
 
 def _below(folder: Path, known: Set[Path], fits: Callable[[bytes], bool]) -> Iterator[SourceFile]:
@@ -1016,8 +1022,9 @@ def importers_beside(project: Project, wanted: frozenset[Path]) -> tuple[SourceF
 
 
 def _is_ours(folder: Path) -> bool:
+    foreign = _NOT_OURS | installed_in(folder.parent)
     hidden = folder.name.startswith(".")
-    return not hidden and folder.name not in _NOT_OURS and not _is_file(folder / "pyvenv.cfg")
+    return not hidden and folder.name not in foreign and not _is_file(folder / "pyvenv.cfg")
 
 
 def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
@@ -1030,7 +1037,7 @@ def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
     for folder in path.parents:
         beyond = not (inside and folder.is_relative_to(root))
         alone = not beyond and all(it.is_relative_to(folder) for it in used)
-        if any((folder / name).exists() for name in (_OF_PROJECTS if alone else _OF_REPOSITORIES)):
+        if _has_any(folder, _OF_PROJECTS if alone else _OF_REPOSITORIES):
             return folder
     return root if inside else path.parent
 
@@ -1039,7 +1046,28 @@ def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
 def _repository(folder: Path) -> Path | None:
     """The folder of the repository that a folder is in."""
     around = (folder, *folder.parents)
-    return next((it for it in around if any((it / name).exists() for name in _OF_REPOSITORIES)), None)
+    return next((it for it in around if _has_any(it, _OF_REPOSITORIES)), None)
+
+
+@cache
+def _tree(folder: Path, root: Path) -> Path:
+    """The folder that holds all of the project that a program in a folder belongs to: what is beyond it is foreign.
+
+    Where nothing tells, that round the one in which the command was given: programs put ``..`` on ``sys.path``.
+    """
+    around = (folder, *folder.parents)
+    repository = _repository(folder)
+    if repository is None:
+        home = root if folder.is_relative_to(root) else folder
+        return next((it for it in (home, *home.parents) if _has_any(it, _OF_PROJECTS)), home.parent)
+    if git := next((it for it in around if (it / ".git").exists()), None):
+        return git
+    inside = (it for it in around if it.is_relative_to(root) and _has_any(it, _OF_PROJECTS))
+    return min((repository, *inside), key=lambda it: len(it.parts))
+
+
+def _has_any(folder: Path, names: Iterable[str]) -> bool:
+    return any((folder / name).exists() for name in names)
 
 
 def _installed_from(folder: Path) -> tuple[Path, ...]:
@@ -1049,7 +1077,7 @@ def _installed_from(folder: Path) -> tuple[Path, ...]:
 
 
 def _named_by(entry: Path, root: Path) -> tuple[Path, ...]:
-    """The folders which ``PYTHONPATH`` names, of the repository that a program is in; of none, if it is in none.
+    """The folders which ``PYTHONPATH`` names, of the repository that a program is in, or else below where it is read.
 
     As it is set here, or by the project's own shell scripts: the nearest ones above the program.
     """
@@ -1063,7 +1091,8 @@ def _named_by(entry: Path, root: Path) -> tuple[Path, ...]:
         own = [it for it in scripts if entry.name in it[1]]  # others may be those of other programs
         for script, text in own or scripts:
             found += _set_by(script.parent, home, text)
-    return tuple(dict.fromkeys(it for it in found if it.is_dir() and _repository(it) == repository))
+    own = (it for it in found if it.is_relative_to(home) and _repository(it) == repository and it.is_dir())
+    return tuple(dict.fromkeys(own))
 
 
 @cache
@@ -1109,7 +1138,7 @@ def _homes(folder: Path, root: Path) -> tuple[Path, ...]:
         beyond = not around.is_relative_to(root) if repository is None else around == repository.parent
         if beyond and (found or repository is not None):
             break
-        if around == root or any((around / name).exists() for name in _OF_PROJECTS):
+        if around == root or _has_any(around, _OF_PROJECTS):
             found.append(around)
     return tuple(found)
 

@@ -152,12 +152,16 @@ def test_a_trainer_that_is_not_found_is_an_error(tmp_path: Path, files: dict[str
     assert said in done.stderr and b"nothing to do" not in done.stderr
 
 
-def test_what_was_not_found_is_where_pythonpath_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the folder in which the command is given, too: the program is in no repository."""
-    write({"local/train.py": DRIVEN, "src/driver.py": DRIVER}, tmp_path)
+@pytest.mark.parametrize("mark", ["setup.py", "README.md"])
+def test_what_was_not_found_is_where_pythonpath_says(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the folder in which the command is given if it is of the same repository; else from where both are."""
+    write({mark: "", "local/train.py": DRIVEN, "mine/driver.py": DRIVER, "far/driver.py": DRIVER}, tmp_path)
     assert run("convert", "train.py", cwd=tmp_path / "local").returncode == 3
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))
-    assert run("convert", "train.py", cwd=tmp_path / "local").returncode == 0
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"))
+    cwd, name = (tmp_path / "local", "train.py") if mark == "setup.py" else (tmp_path, "local/train.py")
+    assert run("convert", name, cwd=cwd).returncode == 0
 
 
 def test_a_program_that_only_predicts_needs_no_module(tmp_path: Path) -> None:

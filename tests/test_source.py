@@ -257,6 +257,52 @@ def test_imports_start_at_the_package_s_root_and_at_the_working_folder() -> None
     assert reached(read(["top/run/train.py"]), "top/run/train.py") == found
 
 
+INSTALLED = {"lib/somelib/__init__.py": "", "lib/six.py": "", "lib/own.py": ""}
+RECORD = "somelib/__init__.py,,\nsix.py,,\n../../bin/six,,\nsomelib-1.0.dist-info/RECORD,,\n"
+
+
+@pytest.mark.parametrize(
+    "record", [{"lib/somelib-1.0.dist-info/RECORD": RECORD}, {"lib/somelib-1.0.dist-info/METADATA": ""}]
+)
+@pytest.mark.parametrize("how", ["PYTHONPATH", "sys.path", "run.sh"])
+def test_what_is_installed_into_a_folder_is_not_the_project_s(
+    record: dict[str, str], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By ``pip install --target``: not found by imports, nor in the project's folders."""
+    edit = "import sys\nsys.path.append('lib')\n" if how == "sys.path" else ""
+    write({"train.py": f"{edit}import somelib\nfrom own import x\n", **INSTALLED, **record})
+    if how == "PYTHONPATH":
+        monkeypatch.setenv("PYTHONPATH", "lib")
+    elif how == "run.sh":
+        write({"run.sh": "PYTHONPATH=lib python train.py\n"})
+    whole = {} if "lib/somelib-1.0.dist-info/RECORD" in record else {"lib/six.py"}
+    assert names(read(["train.py"])) == {"train.py", "lib/own.py"}
+    assert names(read(["."])) == {"train.py", "lib/own.py", *whole}
+
+
+@pytest.mark.parametrize("mark", ["", "README.md", "setup.py", ".git"])
+@pytest.mark.parametrize("how", ["PYTHONPATH", "sys.path", "path", "link", "cwd"])
+def test_what_lies_outside_a_project_is_not_followed(
+    how: str, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits = {
+        "sys.path": "import sys, os\nsys.path.append(os.path.abspath('../../lib'))\n",
+        "path": "import importlib.machinery as m\nm.SourceFileLoader('other', '../../lib/other.py').load_module()\n",
+    }
+    write({"home/project/train.py": f"{edits.get(how, '')}import other\n", "lib/other.py": ""})
+    if mark:
+        Path("home/project", mark).touch()
+    if how == "PYTHONPATH":
+        monkeypatch.setenv("PYTHONPATH", str(Path("lib").resolve()))
+    if how == "link":
+        os.symlink("../../lib/other.py", "home/project/other.py")
+    if how == "cwd" and mark in ("", "README.md"):
+        return  # the folder where the command is given is all that there is
+    monkeypatch.chdir("lib" if how == "cwd" else "home/project")
+    name = "../home/project/train.py" if how == "cwd" else "train.py"
+    assert {path.name for path in read([name]).files} == {"train.py"}
+
+
 @pytest.mark.parametrize("mark", ["setup.py", "pyproject.toml"])
 def test_modules_that_are_installed_from_the_repository_are_found_from_anywhere(
     mark: str, monkeypatch: pytest.MonkeyPatch
