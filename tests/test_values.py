@@ -588,6 +588,78 @@ def test_a_part_that_is_cut_off_other_keys_stays(tmp_path: Path) -> None:
     assert cut in done.changes[0].after
 
 
+OTHER_KEYS = {
+    "of a part": "head = {CUT: v for k, v in old.items() if 'head' in k}\nnet.head.load_state_dict(head, strict=False)\n",
+    "one by one": "part = {}\nfor k, v in old.items():\n    k = CUT\n    part[k] = v\nnet.head.load_state_dict(part, strict=False)\n",
+    "in a function": "def cut(state):\n    return dict((CUT, v) for k, v in state.items())\n\n\n"
+    "net.head.load_state_dict(cut(old), strict=False)\n",
+    "by another prefix": "net.load_state_dict({CUT: v for k, v in old.items() if k.startswith('resnet.')}, strict=False)\n",
+    "in a branch": "part = {}\nfor k, v in old.items():\n    if k.startswith('resnet.') and v.dim():\n        part[CUT] = v\n"
+    "net.load_state_dict(part, strict=False)\n",
+}
+WHOLE = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+net = Net()
+old = {"head.weight": torch.ones(2, 8), "resnet.head.weight": torch.ones(2, 8)}
+torch.save(old, "old.pt")
+old = torch.load("old.pt")
+"""
+
+
+@pytest.mark.parametrize("cut", ['".".join(k.split(".")[1:])', 'k.partition(".")[2]', "k[7:]"])
+@pytest.mark.parametrize("reads", OTHER_KEYS.values(), ids=OTHER_KEYS)
+def test_a_name_that_is_cut_off_the_keys_of_another_model_stays(tmp_path: Path, reads: str, cut: str) -> None:
+    """It is no wrap's where what is left are the keys of a part, or where another prefix was asked for."""
+    if cut == "k[7:]" and "resnet" not in reads:
+        return  # as long as the wrap's
+    loads = (
+        WHOLE
+        + reads.replace("CUT", cut)
+        + "print(net.head.weight.sum().item())\nmodel = nn.DataParallel(net)\n"
+    )
+    done = converted(tmp_path, HEAD + loads + STEPS + "torch.save(model.state_dict(), 'm.pt')\n")
+    assert cut in done.changes[0].after and "removeprefix" not in done.changes[0].after
+    assert not any("cuts off each key's first part" in it.message for it in done.findings)
+
+
+def test_a_name_that_is_cut_off_unknown_keys_stays_and_is_said(tmp_path: Path) -> None:
+    cut = 'k.split(".", 1)[1]'
+    reads = WHOLE + f"new = {{{cut}: v for k, v in old.items()}}\nown = net.state_dict()\nown.update(new)\n"
+    reads += "net.load_state_dict(own)\nmodel = nn.DataParallel(net)\n"
+    done = converted(tmp_path, HEAD + reads + STEPS + "torch.save(model.state_dict(), 'm.pt')\n")
+    assert cut in done.changes[0].after
+    assert [it.severity.name for it in done.findings if "cuts off each key's first part" in it.message] == [
+        "NOTE"
+    ]
+
+
+def test_a_whole_model_s_keys_lose_only_the_prefix(lab: Lab, tmp_path: Path) -> None:
+    """Where what is left is loaded into the model that is wrapped: checkpoints of before and of now load."""
+    cut = 'k.split(".", 1)[1]'
+    loads = f"if os.path.exists('m.pt'):\n    net.load_state_dict({{{cut}: v for k, v in torch.load('m.pt').items()}})\n"
+    program = (
+        HEAD
+        + WHOLE
+        + loads
+        + "model = nn.DataParallel(net)\n"
+        + STEPS
+        + "torch.save(model.state_dict(), 'm.pt')\n"
+    )
+    done = converted(tmp_path, program)
+    assert 'k.removeprefix("module.")' in done.changes[0].after
+    torch.save({"module.head.weight": torch.ones(2, 8), "module.head.bias": torch.ones(2)}, tmp_path / "m.pt")
+    for _ in range(2):
+        lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+
+
 BOTH = {
     "all or none": "if 'module' in next(iter(state)):\n    state = {k[7:]: v for k, v in state.items()}\n",
     "by a choice": "state = {k[7:] if k.startswith('module.') else k: v for k, v in state.items()}\n",

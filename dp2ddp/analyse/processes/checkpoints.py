@@ -28,7 +28,7 @@ from dp2ddp.analyse.processes.writes import is_of_writer
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind
-from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, Values, full_name
+from dp2ddp.analyse.program.values import Bound, Cls, Coll, Const, Ext, Inst, Made, Value, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 from dp2ddp.plan import Anchor
 from dp2ddp.source import importers_beside
@@ -76,7 +76,11 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
         found.setdefault(id(node), _bare(context, node, perhaps, "model"))
     # What was cut off is known to be the wrap's prefix only where programs save with it, and no longer do.
     saved = any(it.kind in SAVED for it in found.values())
-    states = (it for it in found.values() if saved or it.kind != "first")
+    states = (
+        it
+        for node, it in found.items()
+        if it.kind != "first" or (saved and _cuts_prefix(context, context.program.node(node)))
+    )
     return tuple(sorted(states, key=lambda state: (state.path, state.at.span)))
 
 
@@ -606,9 +610,104 @@ def _cut(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
             ],
         ):
             key = _split(context, parts)
-    if not isinstance(key, ast.Name):
+    if not isinstance(key, ast.Name) or _has_another_prefix(context, node, key):
         return None
     return (key, "first" if is_first else "prefix") if _is_key(context, key, is_first) else None
+
+
+def _guards(context: Context, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions on which a key is cut, in its function, and whether they hold there."""
+    inside = node
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return
+        if isinstance(around, ast.If | ast.IfExp) and inside is not around.test:
+            body = around.body if isinstance(around, ast.If) else [around.body]
+            yield around.test, any(inside is it for it in body)
+        for generator in getattr(around, "generators", ()):
+            yield from ((test, True) for test in generator.ifs)
+        inside = around
+
+
+def names_prefix(test: ast.expr) -> bool:
+    """Whether a condition asks for a wrap's prefix."""
+    return any(isinstance(it, ast.Constant) and "module" in str(it.value) for it in ast.walk(test))
+
+
+def _has_another_prefix(context: Context, node: ast.AST, key: ast.Name) -> bool:
+    """Whether a key is only cut where it begins with something else: ``if k.startswith("resnet.")``."""
+    for test, holds in _guards(context, node):
+        both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+        for call in (test.values if both else [test]) if holds else ():  # type: ignore[attr-defined]
+            match call:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="startswith"), args=[start]):
+                    values = context.program.values(start)
+                    texts = [it.value for it in values if isinstance(it, Const) and isinstance(it.value, str)]
+                    if (
+                        name == key.id
+                        and texts
+                        and not any(PREFIX.startswith(it[: len(PREFIX)]) for it in texts)
+                    ):
+                        return True
+    return False
+
+
+def _cuts_prefix(context: Context, node: ast.AST) -> bool | None:
+    """Whether the first part that is cut off each key is known to be the wrap's; None if that can't be told.
+
+    It is where a condition names it, and where what is left are the keys of a model that is wrapped; not where they
+    are those of another one, or of a part of it.
+    """
+    if any(names_prefix(test) for test, _ in _guards(context, node)):
+        return True
+    program = context.program
+    made = _made_of(context, node)
+    loads = [
+        it.node.func.value
+        for it in program.calls
+        if isinstance(it.node.func, ast.Attribute)
+        and it.node.func.attr == "load_state_dict"
+        and (state := it.argument("state_dict", 0)) is not None
+        and any(getattr(value, "site", None) in made for value in program.values(state))
+    ]
+    whole = [_is_whole(context, it) for it in loads]
+    if True in whole:
+        return True
+    return None if None in whole or not whole else False
+
+
+def _made_of(context: Context, node: ast.AST) -> set[int]:
+    """What the keys are put into that are cut somewhere: where these collections are made."""
+    program = context.program
+    around = list(program.ancestors(node))
+    statement = program.statement(node)
+    found = {id(it) for it in around[: around.index(statement)]}
+    targets = [it for it in around if isinstance(it, ast.Subscript) and isinstance(it.ctx, ast.Store)]
+    match statement:
+        case ast.Assign(targets=[ast.Name()], value=value) if value is node:  # name = k[7:]; new[name] = v
+            loop = next((it for it in around if isinstance(it, ast.For)), statement)
+            named = (it for it in ast.walk(loop) if isinstance(it, ast.Subscript))
+            named = (it for it in named if isinstance(it.ctx, ast.Store) and isinstance(it.slice, ast.Name))
+            targets += [it for it in named if statement.targets[0] in program.definitions(it.slice)]
+    values = (value for it in targets for value in program.values(it.value))
+    return found | {it.site for it in values if isinstance(it, Made | Coll)}
+
+
+def _is_whole(context: Context, model: ast.expr) -> bool | None:
+    """Whether a model is a whole one that programs wrap, or made alike; None if that can't be told."""
+    program = context.program
+    values = program.values(model)
+    if context.is_wrapped(values):
+        return True
+    kinds = {it.cls if isinstance(it, Inst) else full_name(it) for it in context.trained_modules}
+    known = [it for it in values if isinstance(it, Inst | Made)]
+    if any((it.cls if isinstance(it, Inst) else full_name(it)) in kinds for it in known):
+        inner = isinstance(model, ast.Attribute) and any(
+            map(context.module_class, program.values(model.value))
+        )
+        own = bool(values & context.trained_modules)
+        return own or not inner
+    return False if known else None
 
 
 def _is_prefix_s_length(context: Context, number: ast.expr | None) -> bool:
@@ -697,6 +796,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "remove the prefix `module.` here",
                 NO_TIER,
             )
+    yield from _cut_unknown(context)
     for call in context.program.calls:
         function = call.node.func
         if _saves_bare(context, call):
@@ -735,6 +835,23 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 f"`{ast.unparse(call.node)}` bypasses the wrapper, so its gradients would not be averaged",
                 "call the wrapped model",
                 SHARDED_ONLY,
+            )
+
+
+def _cut_unknown(context: Context) -> Iterator[Obstacle]:
+    """Where the first part of each key is cut off that may be a wrap's, or a name in a model: it stays as it is."""
+    wrapped, _ = _saved_states(context)
+    for node in context.program.nodes.values() if wrapped else ():
+        cut = _cut(context, node) if isinstance(node, ast.Subscript | ast.Call) else None
+        if cut is None or cut[1] != "first" or not context.run_by(node) & wrapped:
+            continue
+        if _cuts_prefix(context, node) is None:
+            yield context.obstacle(
+                node,
+                "this cuts off each key's first part: of other checkpoints, or `module.` of those saved here before",
+                'if it reads those, write `.removeprefix("module.")` here: new ones have no `module.`',
+                NO_TIER,
+                works=True,
             )
 
 

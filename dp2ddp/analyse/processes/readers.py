@@ -105,7 +105,7 @@ def _reads_both(context: Context, node: ast.AST) -> bool:
         if (
             isinstance(around, ast.If | ast.IfExp)
             and inside is not around.test
-            and _names_prefix(around.test)
+            and checkpoints.names_prefix(around.test)
         ):
             renamed = isinstance(inside, ast.Assign) and isinstance(inside.targets[0], ast.Name)
             if of_each or renamed or around.orelse:
@@ -113,10 +113,6 @@ def _reads_both(context: Context, node: ast.AST) -> bool:
         of_each = of_each or isinstance(around, ast.For | ast.GeneratorExp | ast.ListComp | ast.DictComp)
         inside = around
     return False
-
-
-def _names_prefix(test: ast.expr) -> bool:
-    return any(isinstance(it, ast.Constant) and "module" in str(it.value) for it in ast.walk(test))
 
 
 def _is_silent(context: Context, node: ast.AST) -> bool:
