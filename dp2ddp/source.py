@@ -290,6 +290,17 @@ class Project:
         return tuple(file for file in self.unreadable if file.path in needed)
 
     @cached_property
+    def around(self) -> dict[Path, bytes]:
+        """What the Python files hold that lie in the folders of the projects, and are none of its own."""
+        homes = dict.fromkeys(self.homes.values())
+        return {path: data for home in homes for path, data in _below(home, self.files.keys())}
+
+    @cached_property
+    def importers(self) -> dict[frozenset[Path], tuple[SourceFile, ...]]:
+        """What ``importers_beside`` has found."""
+        return {}
+
+    @cached_property
     def _finder(self) -> _Finder:
         of_copies = (folder / "__init__.py" for folder in self.copies)
         known = {path: path for path in (*(it.path for it in self.unreadable), *self.files, *of_copies)}
@@ -500,7 +511,10 @@ class _Reader:
     def _beside(self, home: Path) -> Iterator[SourceFile]:
         """The files in a folder, and below it, that load something by the names that a wrap gives."""
         known = self.files.keys() | self.unreadable.keys()
-        return _below(home, known, lambda data: b"load" in data and any(it in data for it in _OF_WRAPS))
+        for path, data in _below(home, known):
+            fits = b"load" in data and any(it in data for it in _OF_WRAPS)
+            if fits and isinstance(file := load(path, data), SourceFile):
+                yield file
 
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:
@@ -996,29 +1010,55 @@ def _scripts_below(folder: Path) -> Iterator[Path]:
         yield from (Path(os.path.realpath(here / name)) for name in own)
 
 
-def _below(folder: Path, known: Set[Path], fits: Callable[[bytes], bool]) -> Iterator[SourceFile]:
-    """The files in a folder, and below it, that are not ``known`` yet, and whose bytes fit."""
+def _below(folder: Path, known: Set[Path]) -> Iterator[tuple[Path, bytes]]:
+    """The Python files in a folder, and below it, that are not ``known`` yet, and what they hold."""
     for place in islice(_scripts_below(folder), _MOST_BESIDE):
         if place not in known:
             try:
-                data = place.read_bytes()
+                yield place, place.read_bytes()
             except OSError:
                 continue
-            file = load(place, data) if fits(data) else None
-            if isinstance(file, SourceFile):
-                yield file
 
 
 def importers_beside(project: Project, wanted: frozenset[Path]) -> tuple[SourceFile, ...]:
-    """The files in the folders of a project, beside those that are read, that import any of the ``wanted`` ones."""
-    words = {(it.parent.name if it.stem == "__init__" else it.stem).encode() for it in wanted}
-    homes = dict.fromkeys(project.homes.values()) if wanted else ()
-    using = (
-        _below(it, project.files.keys(), lambda data: any(word in data for word in words)) for it in homes
-    )
-    found = {file.path: file for files in using for file in files}
-    whole = replace(project, files={**project.files, **found})
-    return tuple(found[path] for path in sorted(found) if whole.reaches(path) & wanted)
+    """The files in the folders of a project, beside those that are read, that import any of the ``wanted`` ones.
+
+    By their own names, or through what imports them: a package that takes in what they have, a module beside.
+    """
+    if wanted not in project.importers:
+        project.importers[wanted] = _importers_beside(project, wanted) if wanted else ()
+    return project.importers[wanted]
+
+
+def _importers_beside(project: Project, wanted: frozenset[Path]) -> tuple[SourceFile, ...]:
+    read: dict[Path, SourceFile] = {}
+    names = re.compile(b"|".join(re.escape(it) for it in sorted(_modules(wanted))))
+    passing = {it for it in project.files if project.reaches(it) & wanted} - wanted
+    whole, looked = project, set[Path]()
+    while True:
+        through = _importing(_modules(passing))
+        fits = [it for it, data in project.around.items() if names.search(data) or through.search(data)]
+        new = [it for it in fits if it not in looked]
+        if not new:
+            break
+        looked.update(new)
+        loaded = (load(it, project.around[it]) for it in new)
+        read |= {it.path: it for it in loaded if isinstance(it, SourceFile)}
+        whole = replace(project, files={**project.files, **read})
+        passing = {it for it in whole.files if whole.reaches(it) & wanted} - wanted
+    return tuple(read[path] for path in sorted(read) if whole.reaches(path) & wanted)
+
+
+def _modules(files: Iterable[Path]) -> set[bytes]:
+    """The last names by which files are imported."""
+    return {(it.parent.name if it.stem == "__init__" else it.stem).encode() for it in files}
+
+
+def _importing(names: Iterable[bytes]) -> re.Pattern[bytes]:
+    """What a file says that imports a module of one of these names."""
+    any_of = b"|".join(re.escape(it) for it in sorted(names))
+    head = rb"\b(?:from|import)\b[^\n(]*(?:\([^)]*)?|\b(?:import_module|__import__)\b"
+    return re.compile(rb"(?:%s)\b(?:%s)\b" % (head, any_of) if any_of else rb"(?!)")
 
 
 def _is_ours(folder: Path) -> bool:

@@ -295,7 +295,7 @@ def test_programs_that_wrap_by_a_changed_line_are_told_to_use_one_gpu() -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("form", ["function", "method"])
+@pytest.mark.parametrize("form", ["function", "method", "star", "package", "in lines", "module beside"])
 def test_programs_that_are_not_converted_go_on_saving_bare_models(form: str) -> None:
     """They give a function that saves what nothing wraps, which has no ``module``."""
     saving = "import torch\n\n\ndef keep(net, path):\n    torch.save(net.state_dict(), path)\n"
@@ -304,7 +304,7 @@ def test_programs_that_are_not_converted_go_on_saving_bare_models(form: str) -> 
             "import torch\n\n\nclass Keeper:\n    def __init__(self, net):\n        self.net = net\n\n"
             "    def keep(self, path):\n        torch.save(self.net.state_dict(), path)\n"
         )
-    name, call = ("keep", "keep({}, '{}')") if form == "function" else ("Keeper", "Keeper({}).keep('{}')")
+    name, call = ("keep", "keep({}, '{}')") if form != "method" else ("Keeper", "Keeper({}).keep('{}')")
     trained = (
         TRAIN.replace(".cuda()", "")
         .replace("import torch\n", f"import torch\nfrom saving import {name}\n", 1)
@@ -313,8 +313,22 @@ def test_programs_that_are_not_converted_go_on_saving_bare_models(form: str) -> 
     tuned = (
         f"from torch import nn\nfrom saving import {name}\n\n{call.format('nn.Linear(8, 2)', 'bare.pt')}\n"
     )
-    write({"train.py": trained, "saving.py": saving, "tune.py": tuned})
-    assert run("convert", "train.py", "--inplace").returncode == 0
+    files = {"train.py": trained, "saving.py": saving, "tune.py": tuned}
+    if form in ("star", "package", "in lines"):  # it is in a module that only the package names
+        del files["saving.py"]
+        taken = "*" if form == "star" else name
+        files |= {"saving/__init__.py": f"from .keeping import {taken}\n", "saving/keeping.py": saving}
+    if form == "in lines":
+        files |= {"tools/__init__.py": "", "tools/saving.py": f"from saving import {name}\n"}
+        files["tune.py"] = tuned.replace(
+            "saving import keep", "tools import (\n    saving,\n)\nkeep = saving.keep"
+        )
+    if form == "module beside":
+        files["more.py"] = "from saving import keep\n\n\ndef more(net, path):\n    keep(net, path)\n"
+        files["tune.py"] = tuned.replace("saving import keep", "more import more").replace("keep(", "more(")
+    write(files)
+    done = run("convert", "train.py", "--inplace")
+    assert done.returncode == 0 and b"tune.py also uses" in done.stderr
     for script in ("train.py", "tune.py"):
         subprocess.run(
             [sys.executable, script], check=True, env={**os.environ, "DP2DDP_PROCESSES": "2"}, timeout=120
