@@ -78,13 +78,16 @@ class Beside:
     """A program that imports changed ``files`` and is not converted.
 
     ``trains``: a model that DataParallel wraps. ``wraps``: by a line that is converted, so that one process goes on
-    with one GPU.
+    with one GPU. ``bare``: where it takes a model for a bare one that is always wrapped now; ``by_keys``: by those of
+    its state, which the conversion sees to.
     """
 
     path: Path
     files: tuple[Path, ...]
     trains: bool = False
     wraps: bool = False
+    bare: Location | None = None
+    by_keys: bool = False
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def _convert(
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
         runtime=copy,
-        beside=programs_beside(project, written),
+        beside=programs_beside(project, written, {it.call for it in facts.wraps if it.condition is not None}),
     )
 
 

@@ -295,6 +295,60 @@ def test_programs_that_wrap_by_a_changed_line_are_told_to_use_one_gpu() -> None:
         assert done.returncode == 0, done.stderr
 
 
+EXPERIMENT = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+class Experiment:
+    def __init__(self, several=True):
+        self.several = several
+        self.model = self.build()
+
+    def build(self):
+        model = Net()
+        if self.several and torch.cuda.device_count() != 1:
+            model = nn.DataParallel(model)
+        return model
+"""
+TAKEN_FOR_BARE = {
+    "state": "exp.model.load_state_dict(torch.load('net.pt'))\nprint(exp.model(torch.ones(1, 8)).shape)\n",
+    "layer": "print(exp.model.head(torch.ones(1, 8)).shape)\n",
+    "called": "print(exp.model.eval()(torch.ones(1, 8)).shape)\n",
+    "asked": "net = exp.model\nif hasattr(net, 'module'):\n    net = net.module\nprint(net.head(torch.ones(1, 8)).shape)\n",
+    "either": "print((exp.model.module if hasattr(exp.model, 'module') else exp.model).state_dict().keys())\n",
+}
+
+
+@pytest.mark.parametrize("use", TAKEN_FOR_BARE)
+def test_programs_whose_model_is_always_wrapped_now_are_told_to_be_converted(use: str) -> None:
+    """They build it by a function that asked whether to wrap it: named where that fails, right if converted, too."""
+    trained = TRAIN.replace("nn.DataParallel(nn.Linear(8, 2)).cuda()", "exp.model").replace(".cuda()", "")
+    trained = trained.replace("import torch\n", "import torch\nfrom experiment import Experiment\n", 1)
+    trained = trained.replace("def main():\n", "def main():\n    exp = Experiment()\n")
+    trained = trained.replace('print("epoch", epoch)', 'torch.save(exp.model.module.state_dict(), "net.pt")')
+    evaluated = f"import torch\nfrom experiment import Experiment\n\nexp = Experiment(several=False)\n{TAKEN_FOR_BARE[use]}"
+    write({"experiment.py": EXPERIMENT, "train.py": trained, "evaluate.py": evaluated})
+    torch.save({"head.weight": torch.ones(2, 8), "head.bias": torch.ones(2)}, "net.pt")
+    before = subprocess.run([sys.executable, "evaluate.py"], capture_output=True, check=True, timeout=120)
+    done = run("convert", "train.py", "--check")
+    advice = {"state": "convert it, too", "layer": "write `.module` there"}.get(use, "")
+    said = f", and the model is always wrapped, which evaluate.py:5 does not expect: {advice}\n"
+    assert (said in done.stderr.decode()) is bool(advice), done.stderr.decode()
+    Path("evaluate.py").write_text(evaluated.replace("exp.model.head", "exp.model.module.head"))
+    assert run("convert", "train.py", *["evaluate.py"] * (use == "state"), "--inplace").returncode == 0
+    after = subprocess.run([sys.executable, "evaluate.py"], capture_output=True, timeout=120)
+    assert (after.stdout, after.returncode) == (before.stdout, 0), after.stderr.decode()
+
+
 @pytest.mark.parametrize("form", ["function", "method", "star", "package", "in lines", "module beside"])
 def test_programs_that_are_not_converted_go_on_saving_bare_models(form: str) -> None:
     """They give a function that saves what nothing wraps, which has no ``module``."""

@@ -55,7 +55,7 @@ ALLOWED = {
         *{"source", "transactions"},
     },
     "decided": {"analyse", "facts", "tiers"},
-    "beside": {"analyse", "changes", "defects", "source"},
+    "beside": {"analyse", "changes", "defects", "plan", "source"},
     "ignores": {"notices", "plan", "rules", "source"},
     "notices": {"defects", "plan"},
     "transactions": {"facts", "plan", "source"},

@@ -76,17 +76,29 @@ def report(
 
 def _beside(programs: Sequence[Beside]) -> list[str]:
     """The programs that use changed files, those together that use the same and of which the same comes."""
-    groups: dict[tuple[tuple[Path, ...], bool, bool], list[Path]] = {}
+    groups: dict[tuple[tuple[Path, ...], bool, bool, Location | None, bool], list[Path]] = {}
     for it in programs:
-        groups.setdefault((it.files, it.trains, it.wraps), []).append(it.path)
+        groups.setdefault((it.files, it.trains, it.wraps, it.bare, it.by_keys), []).append(it.path)
     return [_used(paths, *group) for group, paths in groups.items()]
 
 
-def _used(paths: Sequence[Path], files: Sequence[Path], trains: bool, wraps: bool) -> str:
+def _used(
+    paths: Sequence[Path],
+    files: Sequence[Path],
+    trains: bool,
+    wraps: bool,
+    bare: Location | None,
+    by_keys: bool,
+) -> str:
     one = len(paths) == 1
     uses, it, them = ("uses", "it", "it") if one else ("use", "they", "them")
     then = f"; {it} {uses} one GPU then" * wraps
-    then += f"; to train on several GPUs, convert {them}, too" * trains
+    if bare is not None:
+        place = f"{shown(bare.path)}:{bare.span.line}"
+        then += f", and the model is always wrapped, which {place} does not expect: "
+        then += f"convert {them}, too" if by_keys else "write `.module` there"
+    else:
+        then += f"; to train on several GPUs, convert {them}, too" * trains
     imports = "imports" if len(files) == 1 else "import"
     return f"{_names(paths)} also {uses} {_names(files)}, which now {imports} dp2ddp{then}"
 

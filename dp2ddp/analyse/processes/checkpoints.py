@@ -197,10 +197,10 @@ def _is_used_beside(context: Context, node: ast.expr) -> bool:
 def _either(context: Context, values: Values) -> str:
     """How the bare model is taken of one that may be wrapped: it may have a ``module`` of its own."""
     models = {inner for it in values for inner in context.inside(it) if isinstance(inner, Inst)}
-    return "other" if any("module" in _own_names(context, it) for it in models) else "either"
+    return "other" if any("module" in own_names(context, it) for it in models) else "either"
 
 
-def _own_names(context: Context, value: Inst) -> set[str]:
+def own_names(context: Context, value: Inst) -> set[str]:
     """What an object of the project has of its own: the names in its classes, and its attributes."""
     scopes = context.program.scopes
     classes = (it for it in context.program.bases(value.cls) if isinstance(it, Cls))
@@ -220,7 +220,7 @@ def _may_have_module(context: Context, value: Value) -> bool:
     if isinstance(value, Inst):
         bases = context.program.bases(value.cls)
         known = all(isinstance(it, Cls) or _is_layer(full_name(it)) for it in bases)
-        return not known or "module" in _own_names(context, value)
+        return not known or "module" in own_names(context, value)
     return not _is_layer(full_name(value))
 
 
@@ -616,7 +616,7 @@ def _cut(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
 
 
 def _guards(context: Context, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    """The conditions on which a key is cut, in its function, and whether they hold there."""
+    """The conditions on which a node runs, in its function, and whether they hold there."""
     inside = node
     for around in context.program.ancestors(node):
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -627,6 +627,11 @@ def _guards(context: Context, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
         for generator in getattr(around, "generators", ()):
             yield from ((test, True) for test in generator.ifs)
         inside = around
+
+
+def conditions(context: Context, node: ast.AST) -> list[ast.expr]:
+    """The conditions on which a node runs, in its function."""
+    return [test for test, _ in _guards(context, node)]
 
 
 def names_prefix(test: ast.expr) -> bool:
@@ -658,7 +663,7 @@ def _cuts_prefix(context: Context, node: ast.AST) -> bool | None:
     It is where a condition names it, and where what is left are the keys of a model that is wrapped; not where they
     are those of another one, or of a part of it.
     """
-    if any(names_prefix(test) for test, _ in _guards(context, node)):
+    if any(map(names_prefix, conditions(context, node))):
         return True
     program = context.program
     made = _made_of(context, node)
