@@ -1045,7 +1045,7 @@ def _importers_beside(project: Project, wanted: frozenset[Path]) -> tuple[Source
         loaded = (load(it, project.around[it]) for it in new)
         read |= {it.path: it for it in loaded if isinstance(it, SourceFile)}
         whole = replace(project, files={**project.files, **read})
-        passing = {it for it in whole.files if whole.reaches(it) & wanted} - wanted
+        passing |= {it for it in read if whole.reaches(it) & wanted}
     return tuple(read[path] for path in sorted(read) if whole.reaches(path) & wanted)
 
 
