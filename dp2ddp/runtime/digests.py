@@ -17,14 +17,17 @@ def digest(tensor: torch.Tensor) -> torch.Tensor:
     Tensors that differ in one number, or hold the same ones in another order, have different digests; others nearly
     always. Of a tensor that is not dense it is 0.
     """
-    if tensor.layout is not torch.strided or torch.nn.parameter.is_lazy(tensor) or tensor.is_meta:
+    if not _is_dense(tensor) or torch.nn.parameter.is_lazy(tensor) or tensor.is_meta:
         return torch.zeros((), dtype=torch.int64, device="cpu")
     flat = tensor.detach()
+    if flat.is_quantized:
+        flat = flat.int_repr()
     if flat.is_complex():
         flat = torch.view_as_real(flat.resolve_conj())
-    flat = flat.reshape(-1)
-    if flat.storage_offset() * flat.element_size() % 8:
-        flat = flat.clone()
+    flat = flat.resolve_neg().reshape(-1)
+    # Only numbers side by side are octets; for `contiguous()`, one number is so with any stride.
+    if flat.stride(0) != 1 or flat.storage_offset() * flat.element_size() % 8:
+        flat = flat.clone(memory_format=torch.contiguous_format)
     octets = flat.view(torch.uint8)
     whole = octets.numel() // 8 * 8
     weights = _weights(octets.device)
@@ -33,6 +36,10 @@ def digest(tensor: torch.Tensor) -> torch.Tensor:
     for block in octets[:whole].view(torch.int64).split(_BLOCK) if whole else ():
         total = total * _NEXT + (block * weights[: block.numel()]).sum()
     return total
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 def fetched(digests: Iterable[torch.Tensor]) -> list[int]:

@@ -25,8 +25,13 @@ def digest(tensor: torch.Tensor | None) -> list[float] | None:
         return None
     with torch.no_grad():
         flat = tensor.detach()
-        flat = (flat.to_dense() if flat.is_sparse else flat).flatten()
-        flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
+        if flat.is_meta:
+            return [0.0, 0.0]
+        if flat.is_nested:
+            flat = torch.cat([it.flatten() for it in flat.unbind()])
+        flat = flat.dequantize() if flat.is_quantized else flat
+        flat = (flat if flat.layout is torch.strided else flat.to_dense()).flatten()
+        flat = torch.view_as_real(flat.resolve_conj()).flatten() if flat.is_complex() else flat
         flat = flat.double().cpu()
         return [flat.norm().item(), torch.dot(flat, _signs(flat.numel()).double()).item()]
 

@@ -25,8 +25,12 @@ def same(one, other):
     return one == other
 
 own = x[places], y[places], [names[i] for i in places]
+again = torch.arange(14)
 for batch, part in (
     (x, own[0]),
+    (again[::2], again[::2][places]),
+    (x[:, 1], x[places, 1]),
+    ((x, torch.ones(1).expand(7)), (own[0], torch.ones(len(places)))),
     (y, own[1]),
     (names, own[2]),
     ((x, y), own[:2]),

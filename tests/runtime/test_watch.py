@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from jobs import run, write
 from torch import nn
 
 from dp2ddp.runtime import digests, written
+from dp2ddp.verify import digests as saved
 
 SHARED = """
 import contextlib, copy
@@ -387,12 +389,54 @@ def test_a_digest_sees_places_beyond_a_block() -> None:
     assert len(seen) == 6
 
 
+HALVES = torch.randn(12, dtype=torch.complex64).conj()
+LAYOUTS: dict[str, torch.Tensor] = {
+    "number": torch.tensor(1.0),
+    "none": torch.zeros(0),
+    "none of a stride": torch.zeros(9)[5:5:2],
+    "part": torch.ones(9)[1:4],
+    "every second": torch.arange(12)[0:11:2],
+    "one of a stride": torch.arange(12)[3:4:2],
+    "column": torch.randn(3, 4)[:, 1],
+    "transposed": torch.ones(3, 4).t(),
+    "expanded": torch.ones(1).expand(4),
+    "expanded rows": torch.ones(1, 3).expand(4, 3),
+    "windows": torch.arange(12.0).unfold(0, 3, 1),
+    "every second of bfloat16": torch.randn(12).bfloat16()[::2],
+    "every second of bool": torch.tensor([True, False, True])[::2],
+    "every second conjugate": HALVES[::2],
+    "imaginary parts of conjugates": HALVES.imag,
+    "negative": torch._neg_view(torch.ones(4)),
+    "needs a gradient": torch.ones(12, requires_grad=True)[::2],
+    "sparse": torch.eye(3).to_sparse(),
+    "nowhere": torch.ones(3, device="meta"),
+}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what is new, and of what is old
+    LAYOUTS |= {
+        "sparse rows": torch.eye(3).to_sparse_csr(),
+        "quantised": torch.quantize_per_tensor(torch.arange(12.0), 0.1, 0, torch.qint8)[::2],
+        "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    }
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_digest_of_any_layout(name: str) -> None:
+    tensor = LAYOUTS[name]
+    same = tensor.clone()
+    if tensor.layout is torch.strided and not tensor.is_nested:
+        same = tensor.contiguous()
+    assert digests.digest(tensor).item() == digests.digest(same).item()
+    assert saved.digest(tensor) == saved.digest(same)  # what is saved
+
+
 @pytest.mark.parametrize(
-    "tensor",
-    [torch.tensor(1.0), torch.zeros(0), torch.ones(9)[1:4], torch.ones(3, 4).t(), torch.eye(3).to_sparse()],
+    "name", ["every second", "column", "every second of bfloat16", "every second conjugate"]
 )
-def test_a_digest_of_any_layout(tensor: torch.Tensor) -> None:
-    assert digests.digest(tensor).item() == digests.digest(tensor.clone()).item()
+def test_a_digest_sees_what_lies_apart(name: str) -> None:
+    changed = LAYOUTS[name].clone()
+    changed[1] += 1
+    assert digests.digest(changed).item() != digests.digest(LAYOUTS[name]).item()
 
 
 # What the source says
