@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from . import nested, parts, plain, ranks
+from .dtypes import common_type
 from .exchange import exchange
 from .shard import batches, positions
 
@@ -201,12 +202,17 @@ def _like(addend: Any, sent: Any) -> _Like:
 def _form_of_all(column: tuple[_Like, ...]) -> _Like | None:
     """What the ranks' addends are together, where some may be the number 0; None if they are different things."""
     forms = set(column) - {_ZERO}
+    if len(forms) > 1 and len({(it.place, it.shape) for it in forms}) == 1 and _NUMBER not in forms:
+        dtype = common_type(it.dtype for it in forms)  # the samples of a part may decide its type
+        return forms.pop()._replace(dtype=dtype) if dtype is not None else None
     return forms.pop() if len(forms) == 1 else None if forms else _NUMBER
 
 
 def _begun(addend: Any, form: _Like) -> Any:
     """An addend as the other ranks have it."""
-    return form.zeros() if form != _NUMBER and not isinstance(addend, torch.Tensor) else addend
+    if form == _NUMBER:
+        return addend
+    return addend.to(form.dtype) if isinstance(addend, torch.Tensor) else form.zeros()
 
 
 def _check(what: str, leaves: list[Any], meters: bool = True) -> None:

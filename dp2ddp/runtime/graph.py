@@ -15,6 +15,7 @@ from torch.autograd.graph import Node
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import parts, rows
+from .dtypes import common_type
 from .exchange import exchange
 
 _WEIGHT = "dp2ddp.weight"
@@ -144,26 +145,33 @@ def without_nan(loss: torch.Tensor, where: torch.Tensor) -> None:
 def gather_all_rows(tensors: list[torch.Tensor], dim: int, what: str) -> list[torch.Tensor]:
     """Several tensors of all ranks, each joined along ``dim`` as ``rows.gather_rows`` does; sizes may differ there.
 
+    Where types differ, as the samples of a part may decide, all become what torch makes of them together.
+
     Args:
         what: the collective that a user knows, for messages.
 
     Raises:
-        ValueError: the ranks' tensors differ in type or in another dimension.
+        ValueError: the ranks' tensors differ in another dimension, or their types have none in common.
     """
-    own = [(tensor.size(dim), *_kind(tensor, dim)) for tensor in tensors]
+    own = [(tensor.size(dim), tensor.dtype, _others(tensor, dim)) for tensor in tensors]
     shapes = exchange(what, own)
-    kinds = [[kind for _, *kind in shape] for shape in shapes]
-    if any(kind != kinds[0] for kind in kinds):
+    kinds = [[[str(dtype), others] for _, dtype, others in shape] for shape in shapes]
+    columns = [*zip(*shapes, strict=True)] if len({len(shape) for shape in shapes}) == 1 else None
+    types = [common_type(dtype for _, dtype, _ in column) for column in columns or ()]
+    alike = all(others == column[0][2] for column in columns or () for *_, others in column)
+    if columns is None or None in types or not alike:
         have = ", ".join(f"rank {rank} has {kind}" for rank, kind in enumerate(kinds))
         raise ValueError(
             f"{what} needs the same type and shape on every rank, but for dimension {dim}: {have}"
         )
-    columns = zip(*([size for size, *_ in shape] for shape in shapes), strict=True)
-    return [rows.gather_rows(tensor, dim, sizes) for tensor, sizes in zip(tensors, columns, strict=True)]
+    return [
+        rows.gather_rows(tensor.to(dtype), dim, [size for size, *_ in column])
+        for tensor, dtype, column in zip(tensors, types, columns, strict=True)
+    ]
 
 
-def _kind(tensor: torch.Tensor, dim: int) -> tuple[str, list[int]]:
-    """What must be the same on every rank."""
+def _others(tensor: torch.Tensor, dim: int) -> list[int]:
+    """The sizes that must be the same on every rank."""
     shape = list(tensor.shape)
     del shape[dim]
-    return str(tensor.dtype), shape
+    return shape

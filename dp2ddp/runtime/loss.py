@@ -42,13 +42,15 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
         dim: the dimension of the samples.
 
     Returns:
-        As ``values``: new tensors on the same device with N rows in place of this rank's. Of a tensor without
+        As ``values``: new tensors on the same device with N rows in place of this rank's, of the type that torch
+        makes of the ranks' where samples decide it (as in a batch of theirs). Of a tensor without
         dimensions, such as a loss that a model returns: a vector of the ranks' that have samples, as nn.DataParallel
         makes it of its replicas'. In a plain process, ``values`` itself.
 
     Raises:
         TypeError: something else.
-        ValueError: types or the other dimensions differ between ranks, or numbers that are of no sample do.
+        ValueError: the other dimensions differ between ranks, types do that torch has none in common for, or numbers
+            that are of no sample do.
         RuntimeError: another rank calls something else, as in ``sum``; or the rows come from several batches.
     """
     if ranks.is_alone("whole_batch()"):

@@ -113,6 +113,14 @@ for begun in (few, many, numpy.arange(3) + 1, torch.tensor(rank + 1.0), numpy.fu
         for one in summed:
             assert type(one) is type(begun) and one.shape == begun.shape and one.dtype == begun.dtype
             assert one.tolist() == expected.tolist(), (one, expected)
+for size in (3, 300):  # samples may decide the type of what is added up
+    for one, other in (("float32", "float64"), ("int64", "float32"), ("bool", "int32"), ("float16", "bfloat16")):
+        kind = getattr(torch, other if rank == last else one)
+        added, average = ddp.sum(torch.ones(size, dtype=kind)), ddp.mean(torch.ones(size, dtype=kind))
+        wanted = torch.promote_types(torch.int64 if one == "bool" else getattr(torch, one), getattr(torch, other))
+        assert added.dtype == wanted and added.tolist() == [world] * size, (one, other, added)
+        assert average.is_floating_point() and average.tolist() == [1] * size
+        assert one == "int64" or average.dtype == (wanted if wanted.is_floating_point else torch.float32)
 begun = AverageMeter()
 if rank == last:
     begun.update(torch.ones(2), 3)

@@ -303,9 +303,17 @@ for n in (2 * world, 2 * world + 1, world + 1, 3 * world + 1, 2):
     # several tensors with as many rows as the part has samples are no such list, also where they are as many
     several = ddp.whole_batch([x[mine]] * step)
     assert len(several) == step and all(torch.equal(it, x) for it in several)
+# samples that have types of their own: what torch.stack makes of them; their gradients stay as the rows are
+own(*draw(2 * world, "classes", 0))  # each rank has two again
+mine = torch.ones(2, 3, dtype=torch.float32 if rank else torch.float64, requires_grad=True)
+whole = ddp.whole_batch((mine, mine.detach().int() if rank else mine.detach(), mine > 0 if rank else mine.detach().long()))
+assert [it.dtype for it in whole] == [torch.float64, torch.float64, torch.int64] and (whole[2] == 1).all()
+(whole[0] * torch.arange(2 * world)[:, None]).sum().backward()
+assert mine.grad.dtype == mine.dtype and mine.grad[:, 0].tolist() == [world * 2 * rank, world * (2 * rank + 1)]
 for value, kind, text in (
     (torch.zeros(2, 3 + rank), ValueError, "rank 1 has [['torch.float64', [4]]]"),
-    (torch.zeros(2, dtype=torch.int32 if rank else torch.int64), ValueError, "torch.int32"),
+    (torch.zeros(2).to(torch.float8_e4m3fn if rank else torch.float32), ValueError, "torch.float8"),
+    ([torch.zeros(2)] * (1 + rank), ValueError, "rank 1 has "),
     (object(), TypeError, "not object"),
     (rank + 0.5, ValueError, "rank 1 has 1.5"),
 ):
