@@ -828,6 +828,89 @@ def test_all_wait_for_scratch_files(lab: Lab, tmp_path: Path, name: str, process
     lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
 
 
+# What is saved in the end of the last epoch, after the last step in which all wait, and found by what lists its folder.
+EPOCHS = """\
+import os
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from late import late
+
+
+def fit(model, loader, optimizer):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+
+
+def train(args):
+    torch.manual_seed(0)
+    os.makedirs("out", exist_ok=True)
+    model = nn.DataParallel(nn.Linear(4, 2))
+    loader = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 2)), batch_size=6, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        fit(model, loader, optimizer)
+        late()
+        torch.save({"epoch": epoch}, f"out/epoch{epoch}.pt")
+    AFTER
+
+
+def options():
+    return None
+"""
+LISTINGS = """import glob
+import os
+from pathlib import Path
+
+import torch
+
+
+def use(args):
+    PATH
+    assert torch.load(path)["epoch"] == 1, path
+"""
+NEWEST = {
+    "a pattern": 'path = sorted(glob.glob("out/epoch*.pt"))[-1]',
+    "a pattern, one by one": 'path = max(glob.iglob("out/epoch*.pt"))',
+    "by time": 'path = max(glob.glob("out/*.pt"), key=os.path.getmtime)',
+    "a list": 'path = os.path.join("out", sorted(os.listdir("out"))[-1])',
+    "a list that is kept": 'names = os.listdir("out")\n    names.sort()\n    path = f"out/{names[-1]}"',
+    "entries": 'path = max(os.scandir("out"), key=lambda it: it.name).path',
+    "entries of a block": 'with os.scandir("out") as entries:\n        path = max(it.path for it in entries)',
+    "a folder": 'path = max(Path("out").glob("*.pt"))',
+    "a folder and what is in it": 'path = sorted(Path("out").rglob("epoch*"))[-1]',
+    "a folder's entries": 'folder = Path("out")\n    path = max(folder.iterdir())',
+    "a walk": 'path = max(os.path.join(at, it) for at, _, names in os.walk("out") for it in names)',
+    "a walk's first step": 'root, _, names = next(os.walk("out"))\n    path = os.path.join(root, max(names))',
+}
+
+
+@pytest.mark.parametrize("name", NEWEST)
+def test_all_wait_before_they_list_what_is_written(lab: Lab, tmp_path: Path, name: str) -> None:
+    stage = LISTINGS.replace("PATH", NEWEST[name])
+    texts = {"late.py": LATE, "train.py": EPOCHS.replace("AFTER", ""), "stage.py": stage, "run.py": RUN}
+    script = converted(tmp_path, texts)
+    assert script.read_text().count("ddp.barrier()") == 1  # and not again where it is read
+    assert not any("barrier" in (tmp_path / it).read_text() for it in ("train.py", "stage.py"))
+    lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+
+
+@pytest.mark.parametrize("name", NEWEST)
+def test_the_wait_stands_above_the_list_in_the_same_function(tmp_path: Path, name: str) -> None:
+    read = f"{NEWEST[name]}\n    print(torch.load(path))\n\n\nimport glob\nfrom pathlib import Path"
+    texts = {"late.py": LATE, "run.py": EPOCHS.replace("AFTER", read) + "\n\ntrain(options())\n"}
+    lines = converted(tmp_path, texts).read_text().splitlines()
+    (place,) = (number for number, line in enumerate(lines) if "ddp.barrier()" in line)
+    listing = next(
+        it for it in NEWEST[name].splitlines() if "out" in it and "folder =" not in it or "iterdir" in it
+    )
+    assert lines[place + 1].strip() == listing.strip()
+
+
 @pytest.mark.parametrize(
     "use",
     {

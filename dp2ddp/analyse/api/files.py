@@ -99,6 +99,8 @@ MAKES_EMPTY = frozenset({"os.makedirs", "os.mkdir", "pathlib.Path.mkdir", "pathl
 LISTS_FOLDER = frozenset("""
     glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
     """.split())
+# What lists it step by step, and what is below it.
+WALKS_FOLDERS = frozenset({"os.walk", "os.fwalk", "pathlib.Path.walk"})
 # Data sets that list the folder which they are given when they are made.
 FOLDER_SETS = frozenset({"torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder"})
 # What lists the paths of what it is given the pattern of.

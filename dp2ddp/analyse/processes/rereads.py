@@ -18,6 +18,7 @@ from dp2ddp.analyse.api.files import (
     READS_PICTURES,
     REMOVES,
     RUNS_COMMANDS,
+    WALKS_FOLDERS,
     WRITTEN_BY,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
@@ -54,6 +55,7 @@ from dp2ddp.facts import Effect, Reread
 
 MOST_PLACES = 3
 """How many places wait for one that reads; where it is come to from more, it waits itself."""
+_LISTS = LISTS_FOLDER | WALKS_FOLDERS | FOLDER_SETS
 _WRITING = "what rank 0 may still be writing"
 
 
@@ -123,7 +125,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     looking = {
         id(it.node): _reading(context, it)
         for it in program.calls
-        if (id(it.node) in reading or it.names & (LISTS_FOLDER | FOLDER_SETS | READS_PICTURES))
+        if (id(it.node) in reading or it.names & (_LISTS | READS_PICTURES))
         and not is_waited_for(it.node)
         and context.runs_in_training(it.node)
         and not in_worker(context, it.node)
@@ -203,7 +205,7 @@ class _Access:
 def _reading(context: Context, call: Call) -> _Access:
     file, given = paths.read(context, call), paths.given(call)
     folders = frozenset[str]().union(*(around(context, it) for it in given))
-    if call.names & (LISTS_FOLDER | FOLDER_SETS) and not call.names & LISTS_PATHS:  # all that is in it
+    if call.names & _LISTS and not call.names & LISTS_PATHS:  # all that is in it
         return _Access(call, paths.File(None, file.spelled), folders | file.spelled)
     return _Access(call, file, folders)
 
@@ -516,14 +518,33 @@ def _is_option(context: Context, test: ast.expr) -> bool:
 
 
 def _since_meeting(
-    context: Context, statements: list[ast.stmt], meetings: Set[int]
+    context: Context, statements: list[ast.stmt], meetings: Set[int], seen: frozenset[int] = frozenset()
 ) -> tuple[list[ast.stmt], bool]:
     """The last of some statements, from where all processes have waited for one another; whether they have."""
     for index in range(len(statements) - 1, -1, -1) if meetings else ():
         # What stands under a condition of its own may be left out
         if not isinstance(statements[index], ast.If) and context.runs(statements[index]) & meetings:
-            return statements[index + 1 :], True
+            within = _after_meeting(context, statements[index], meetings, seen)
+            return [*within, *statements[index + 1 :]], True
     return statements, False
+
+
+def _after_meeting(
+    context: Context, statement: ast.stmt, meetings: Set[int], seen: frozenset[int]
+) -> Iterator[ast.stmt]:
+    """What a statement in which all wait does after that: a loop that saves in the end of its last round."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    names = ("body", "cases", "handlers", "orelse", "finalbody")
+    blocks = [it for name in names for it in getattr(statement, name, ())]
+    if blocks:
+        parts = [part for it in blocks for part in ([it] if isinstance(it, ast.stmt) else it.body)]
+        yield from _since_meeting(context, parts, meetings, seen)[0]
+        return
+    for index in sorted(context.program.called_scopes(statement) - seen):
+        scope = context.program.scopes[index]
+        if _is_plain(scope.node):
+            yield from _since_meeting(context, scope.body, meetings, seen | {index})[0]
 
 
 def _others(context: Context, guards: list[Effect], statement: ast.stmt) -> list[Effect]:
