@@ -115,6 +115,13 @@ FOLDERS = {
         "run = ddp.from_main_process(wandb.run.dir)\n",
     ),
 }
+# Folders that are numbered by those that are there: the names are sent, or nobody makes one before all have seen them.
+COUNTED = {
+    "a list": ('len(glob.glob("runs/*"))', "{ddp.from_main_process(len(glob.glob('runs/*')))}"),
+    "entries": ('sum(1 for _ in os.scandir("runs"))', None),
+    "a folder": ('max([*Path("runs").iterdir(), Path("0")]).name', None),
+    "a walk": ('next(os.walk("runs"))[1]', "ddp.from_main_process(next(os.walk("),
+}
 # Folders that each process has one of: what is written there is each process's own.
 TEMPORARY = {
     "a folder": 'run = tempfile.mkdtemp()\nos.makedirs(run + "/plots")\n',
@@ -144,6 +151,22 @@ def converted(text: str) -> str:
 def test_a_folder_that_is_written_and_read_has_one_name(name: str) -> None:
     made, after = FOLDERS[name]
     assert after in converted(saving(made))
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_names_that_are_handed_out_one_by_one_are_not_sent(name: str) -> None:
+    count, sent = COUNTED[name]
+    made = f"import glob\nfrom pathlib import Path\n\nn = {count}\nrun = f'runs/{{n}}1'\nos.makedirs(run)\n"
+    after = converted(saving(made))
+    if sent is None:
+        assert "from_main_process" not in after
+    else:
+        assert sent.strip("{}").replace("'", '"') in after
+    looped = converted(
+        saving(made.replace(f"n = {count}", 'n = 0\nfor it in Path("runs").iterdir():\n    n = it.name'))
+    )
+    assert "from_main_process" not in looped
+    assert "ddp.barrier()\nif ddp.is_main_process():\n    os.makedirs(run)" in looped
 
 
 @pytest.mark.parametrize(

@@ -899,6 +899,91 @@ def test_all_wait_before_they_list_what_is_written(lab: Lab, tmp_path: Path, nam
     lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
 
 
+# A folder of runs, each with one of its own: the newest is gone on from, and must be the same in all processes, whoever
+# comes first. It is listed after one process has made it, and before that makes the next run's folder in it.
+RUNS = """\
+import glob
+import os
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+RANK = os.environ.get("LAB_RANK", "0")
+
+
+def late(slow):
+    time.sleep(0.7 * ((RANK == "0") == slow))
+
+
+def newest(folder):
+    late(False)
+    LIST
+
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 2)), batch_size=6, shuffle=True)
+net = nn.Linear(4, 2)
+root = "runs"
+if not os.path.exists(root):
+    late(True)
+    os.mkdir(root)
+resume = newest(root)
+epoch = torch.load(resume)["epoch"] + 1 if resume else 0
+save_dir = os.path.join(root, f"run{epoch}")
+MAKE
+model = nn.DataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(inputs), targets).backward()
+    optimizer.step()
+torch.save({"epoch": epoch}, os.path.join(save_dir, "model.pt"))
+print(epoch, resume)
+"""
+MAKE = "if not os.path.exists(save_dir):\n    os.makedirs(save_dir)"
+RESUMED = {
+    "a list": (
+        'runs = sorted(os.listdir(folder))\n    return os.path.join(folder, runs[-1], "model.pt") if runs else None',
+        MAKE,
+    ),
+    "a pattern": (
+        'runs = glob.glob(folder + "/run*")\n    return max(runs) + "/model.pt" if runs else None',
+        "os.makedirs(save_dir, exist_ok=True)",
+    ),
+    "entries": (
+        'runs = [it.path for it in os.scandir(folder)]\n    return max(runs) + "/model.pt" if runs else None',
+        "os.mkdir(save_dir)",
+    ),
+    "a folder": (
+        'runs = sorted(Path(folder).iterdir())\n    return runs[-1] / "model.pt" if runs else None',
+        "Path(save_dir).mkdir(parents=True)",
+    ),
+    "a walk": (
+        "_, runs, _ = next(os.walk(folder))\n"
+        '    return os.path.join(folder, max(runs), "model.pt") if runs else None',
+        "from torch.utils.tensorboard import SummaryWriter\n\n"
+        "writer = SummaryWriter(log_dir=save_dir)\nwriter.close()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_all_list_a_folder_as_it_is_before_the_next_one_is_made_in_it(
+    lab: Lab, tmp_path: Path, name: str
+) -> None:
+    listing, make = RESUMED[name]
+    text = RUNS.replace("LIST", listing).replace("MAKE", make)
+    script = converted(tmp_path, {"run.py": text})
+    assert script.read_text().count("ddp.barrier()") == (
+        1 if name == "a pattern" else 2
+    )  # finds none without a folder
+    for said in ("0 None", "1 runs/run0/model.pt"):
+        assert lab.run(script, processes=2, folder=tmp_path, recorded=False).ok().printed == f"{said}\n"
+
+
 @pytest.mark.parametrize("name", NEWEST)
 def test_the_wait_stands_above_the_list_in_the_same_function(tmp_path: Path, name: str) -> None:
     read = f"{NEWEST[name]}\n    print(torch.load(path))\n\n\nimport glob\nfrom pathlib import Path"

@@ -101,6 +101,10 @@ LISTS_FOLDER = frozenset("""
     """.split())
 # What lists it step by step, and what is below it.
 WALKS_FOLDERS = frozenset({"os.walk", "os.fwalk", "pathlib.Path.walk"})
+# What hands these names out one by one: no process can send it to others.
+LISTS_STEPWISE = WALKS_FOLDERS | {
+    *("glob.iglob", "os.scandir", "pathlib.Path.glob", "pathlib.Path.rglob", "pathlib.Path.iterdir")
+}
 # Data sets that list the folder which they are given when they are made.
 FOLDER_SETS = frozenset({"torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder"})
 # What lists the paths of what it is given the pattern of.

@@ -14,11 +14,13 @@ from dp2ddp.analyse.api.files import (
     EXISTENCE,
     IS_THERE,
     LISTS_FOLDER,
+    LISTS_STEPWISE,
     MAKES,
     MAKES_EMPTY,
     NO_PATH_PARTS,
     PATH_ARGUMENTS,
     PATH_PARTS,
+    WALKS_FOLDERS,
     WRITERS,
 )
 from dp2ddp.analyse.api.numbers import AGREED_TOGETHER
@@ -61,10 +63,21 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
     found = [
         it
         for it in dict.fromkeys(found)
-        if not is_object(context, it.node) and _can_meet(context, it.node, guards, cached)
+        if not is_object(context, it.node)
+        and not _is_stepwise(context, it.node)
+        and _can_meet(context, it.node, guards, cached)
     ]
     context.agreed = {id(it.node) for it in found}
     return found
+
+
+def listed(context: Context, effects: Iterable[Effect]) -> frozenset[int]:
+    """The calls that list folders, by whose answers all processes find what they read: each by its own."""
+    guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    origins = _Origins(context).of(_read(context, guards))
+    origins = [it for it in origins if id(it.node) not in context.agreed]
+    inside = {id(it) for origin in origins for it in context.program.descendants(origin.node)}
+    return frozenset(id(it.node) for it in context.program.calls if id(it.node) in inside)
 
 
 def has_own_path(context: Context, call: Call) -> bool:
@@ -85,6 +98,12 @@ def is_object(context: Context, node: ast.AST) -> bool:
     return any(
         isinstance(it, Inst) or (isinstance(it, Made) and it.name.startswith("torch.")) for it in values
     )
+
+
+def _is_stepwise(context: Context, node: ast.AST) -> bool:
+    """Whether a value hands out names one by one, and can't be sent."""
+    call = context.program.call(node)
+    return call is not None and bool(call.names & LISTS_STEPWISE)
 
 
 def _can_meet(context: Context, node: ast.AST, guards: list[Effect], cached: set[int]) -> bool:
@@ -196,7 +215,7 @@ class _Origins:
         if told:
             yield from told
         elif names & OF_PROCESS_OR_MACHINE or (
-            self.files and (names & LISTS_FOLDER or any(map(is_of_writer, names)))
+            self.files and (names & (LISTS_FOLDER | WALKS_FOLDERS) or any(map(is_of_writer, names)))
         ):
             self._found[Origin(_whole(self.context, node))] = None
         elif inner := returned(self.context, node):

@@ -17,6 +17,8 @@ from dp2ddp.analyse.api.files import (
     JOINS_PATHS,
     LISTS_PATHS,
     OPENED_PATHS,
+    PATH_ARGUMENTS,
+    WRITERS,
     WRITING_DATA,
 )
 from dp2ddp.analyse.api.iteration import HANDS_OUT, NUMBERS_OR_PAIRS
@@ -85,7 +87,10 @@ def given(call: Call) -> list[ast.expr]:
         found = call.argument(keyword, place)
         return [found] if found is not None else []
     place = 1 if _goes_between(call) else 0
-    return [it for it in call.node.args[place : place + 1] if not isinstance(it, ast.Starred)]
+    found = call.node.args[place : place + 1]
+    if not found and call.names & WRITERS:
+        found = [it.value for it in call.node.keywords if it.arg in PATH_ARGUMENTS][:1]
+    return [it for it in found if not isinstance(it, ast.Starred)]
 
 
 def _goes_between(call: Call) -> bool:
@@ -155,7 +160,8 @@ def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
     found: list[ast.expr] = []
     match node:
         case ast.Constant(value=str(text)):
-            return frozenset([text.rpartition(ANY_CHARACTERS)[2]])
+            end = text.rpartition(ANY_CHARACTERS)[2]
+            return frozenset([end]) if end or not text else None
         case ast.BinOp(op=ast.Div(), right=right):
             found = [right]
         case ast.Call(args=arguments):

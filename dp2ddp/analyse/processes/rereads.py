@@ -15,14 +15,16 @@ from dp2ddp.analyse.api.files import (
     LISTS_PATHS,
     LOADS,
     LOADS_BINARY,
+    MAKES_EMPTY,
     READS_PICTURES,
     REMOVES,
     RUNS_COMMANDS,
     WALKS_FOLDERS,
+    WRITERS,
     WRITTEN_BY,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
-from dp2ddp.analyse.processes import paths
+from dp2ddp.analyse.processes import agreements, paths
 from dp2ddp.analyse.processes.alike import in_worker, works
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.downloads import (
@@ -33,7 +35,7 @@ from dp2ddp.analyse.processes.downloads import (
     made_first,
     trained_callers,
 )
-from dp2ddp.analyse.processes.effects import all_pass
+from dp2ddp.analyse.processes.effects import all_pass, covered
 from dp2ddp.analyse.processes.exclusions import Condition, may_come
 from dp2ddp.analyse.processes.folders import (
     around,
@@ -56,6 +58,8 @@ from dp2ddp.facts import Effect, Reread
 MOST_PLACES = 3
 """How many places wait for one that reads; where it is come to from more, it waits itself."""
 _LISTS = LISTS_FOLDER | WALKS_FOLDERS | FOLDER_SETS
+_MAKERS = MAKES_EMPTY | WRITERS
+"""What makes folders, or files that are nothing yet: only what lists finds these."""
 _WRITING = "what rank 0 may still be writing"
 
 
@@ -134,6 +138,13 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     written = [*opened.values(), *saved.values()]
     beside = _left_beside(context, first.covers)
     inside = {folder for access in beside.values() for folder in access.folders}
+    makers = {
+        id(it.node): _writing(context, it)
+        for it in program.calls
+        if it.names & _MAKERS and context.runs_in_training(it.node) and not first.covers(it.node)
+    }
+    leading = agreements.listed(context, guards) if makers else frozenset[int]()
+    by_main = {key: it for key, it in makers.items() if covered(context, it.call.node, guards)}
     handed_on = {
         id(it.node): _Access(it, file, frozenset())
         for it in program.calls
@@ -159,6 +170,10 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         places = list(_places(context, call.node, writes, set()))
         if key in looking:
             more = {key for key, written in beside.items() if _may_read(context, access, written)}
+            if call.names & _LISTS:
+                more |= {it for it, made in by_main.items() if _needs(access, made)}
+            if key in leading:
+                more |= {it for it, made in by_main.items() if _may_read(context, access, made)}
             later = _places(context, call.node, more, set(), meetings)
             if later := [it for it in later if _come_together(context, it, guards)]:
                 places += later
@@ -175,9 +190,10 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     common = {**looking, **reading}
     common = {key: it for key, it in common.items() if _come_together(context, it.call.node, guards)}
     for call in program.calls if common else ():
-        if not _spoils(context, call) or not context.runs_in_training(call.node) or id(call.node) in alone:
+        spoils = id(call.node) in makers or _spoils(context, call)
+        if not spoils or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
-        read = _spoiled(context, call, common)
+        read = _spoiled(context, call, common, leading)
         for place in _few(context, call.node, _places(context, call.node, read, set(), meetings), guards):
             statement = _before_guard(context, place, guards)
             if (
@@ -186,8 +202,9 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
                 and not _is_cached(context, statement, read)
                 and not _after_barrier(context, statement, read, found)
             ):
+                what = "a folder" if id(call.node) in makers else "a file"
                 what = (
-                    f"{_shown(context, call, statement)} changes a file that other ranks may still be reading"
+                    f"{_shown(context, call, statement)} changes {what} that other ranks may still be reading"
                 )
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
@@ -296,6 +313,11 @@ def _may_read(context: Context, read: _Access, written: _Access) -> bool:
     )
 
 
+def _needs(read: _Access, made: _Access) -> bool:
+    """Whether a call fails without a folder that another makes: not what lists paths, which finds nothing then."""
+    return not read.call.names & LISTS_PATHS and bool(read.folders & made.file.spelled)
+
+
 def _ends(context: Context, access: _Access, folder: str) -> frozenset[str]:
     return frozenset().union(*(ends_after(context, it, folder) for it in paths.given(access.call)))
 
@@ -342,9 +364,9 @@ def _spoils(context: Context, call: Call) -> bool:
     return takes or leaves_any_file(context, call)
 
 
-def _spoiled(context: Context, call: Call, reading: dict[int, _Access]) -> set[int]:
-    """The calls that read what another one writes or takes away."""
-    files, gone = [paths.written(context, call)], frozenset[str]()
+def _spoiled(context: Context, call: Call, reading: dict[int, _Access], leading: Set[int]) -> set[int]:
+    """The calls that read what another one writes or takes away, or are ``leading`` to what all read and list it."""
+    files, gone, own = [paths.written(context, call)], frozenset[str](), _writing(context, call)
     if call.names & REMOVES:
         files.append(paths.read(context, call))
         gone = files[0].spelled | files[1].spelled
@@ -353,6 +375,7 @@ def _spoiled(context: Context, call: Call, reading: dict[int, _Access]) -> set[i
         for key, access in reading.items()
         if any(paths.are_same(access.file, it) for it in files)
         or any(gone & with_folders(context, it) for it in paths.given(access.call))
+        or (key in leading and _may_read(context, access, own))
     }
 
 
