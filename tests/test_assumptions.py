@@ -201,3 +201,66 @@ def test_what_a_program_does_not_run_is_not_tested(command: Callable[..., Done])
     done = command(text, "convert", "--prove", "train.py", "--inplace", "--", "mean")
     assert "so train.py is whole batch: not every assumption was reached" in done.err
     assert "ddp.DataParallel(" in Path("train.py").read_text()
+
+
+HALVES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+
+    def forward(self, x, other):
+        return self.body(x), self.body(other)
+
+
+def pairs(batch):
+    images, labels = [], []
+    for x, y in batch:
+        images += [x, -x]
+        labels += [int(y), int(y)]
+    return torch.stack(images), labels
+
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(15, 4), torch.randint(3, (15,))), batch_size=4, shuffle=True, collate_fn=pairs)
+model = nn.DataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+for epoch in range(2):
+    for x, y in loader:
+        y = torch.tensor(y)
+        optimizer.zero_grad()
+        whole, half = model(x, x[0:-1:2])
+        loss = LOSS
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        ("criterion(whole, y) + criterion(half, y[0:y.size(0):2])", "the original fails on as many replicas"),
+        (
+            "whole.pow(2).mean() + half.pow(2).mean()",
+            "nn.DataParallel leaves samples out on as many replicas",
+        ),
+    ],
+)
+def test_replicas_among_which_the_original_does_not_divide_its_batches_accuse_nobody(
+    command: Callable[..., Done], loss: str, why: str
+) -> None:
+    """Arguments of 8 and 4 rows are 3 and 2 parts on 3 replicas: torch leaves out what is over."""
+    text = HALVES.replace("LOSS", loss)
+    done = command(text, "verify", "--sharded", "train.py", "--steps", "4")
+    assert done.out.startswith("MATCH"), done.out
+    assert "on 2 processes" in done.out and "on 4 processes" in done.out
+    assert "broken" not in done.out and "held: " in done.out
+    assert f"not on 3 processes: {why}" in done.err
+    done = command(text, "verify", "--sharded", "train.py", "--steps", "4", "--processes", "3")
+    assert done.code == 3 and "not tested: " in done.out and "broken" not in done.out

@@ -12,7 +12,7 @@ from dp2ddp.verify.verdict import Result, Verdict
 COUNTS = (2, 3)
 """How many processes: with 3, parts of batches differ in size more often than not."""
 _INSTEAD = {3: 4}
-"""Where a program runs only with parts of the same size."""
+"""Where a program, or the original, runs only with parts of the same size."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ def tested(
     trials: list[Trial] = []
     for count in counts:
         trial = _trial(replace(request, processes=count), say)
-        if trial.result.indivisible and trials and count in _INSTEAD:
-            say(f"not on {count} processes, which can't divide its batches")
+        if trial.result.unfit and trials and count in _INSTEAD:
+            say(f"not on {count} processes: {trial.result.unfit}")
             trial = _trial(replace(request, processes=_INSTEAD[count]), say)
         trials.append(trial)
         if trial.result.verdict is not Verdict.MATCH:

@@ -106,7 +106,10 @@ class Forwards:
             if not any(one is wrapper for one, _ in self._running):
                 self._enter(wrapper)
             self._drew = False
+            reference.cuts.clear()
             result = forward(wrapper, *args, **kwargs)
+            if len(reference.cuts) > 1 and torch.is_grad_enabled():
+                self.journal.add("uneven", most=max(reference.cuts), least=min(reference.cuts))
             return wrapper.module(*args, **kwargs) if self._whole and self._drew else result
 
         return noted

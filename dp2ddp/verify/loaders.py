@@ -256,8 +256,8 @@ def _stands_in(iterator: Any) -> bool:
     cut = getattr(getattr(iterator._index_sampler, "_plan", None), "cut", None)
     if cut is None or not cut.training:
         return False
-    total = iterator._index_sampler._dealt[-1][0]
-    return cut.rank * -(-total // cut.world) >= total
+    own = cut.part(iterator._index_sampler._dealt[-1][0], cut.rank)
+    return own.start >= own.stop
 
 
 _OWN = "_dp2ddp_own_generators"

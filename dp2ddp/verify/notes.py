@@ -147,6 +147,8 @@ class Notes:
     """The texts that the run left, whoever wrote them: the first rank's notes have them."""
     bypasses: list[tuple[int, str, str]] = field(default_factory=list)
     """Modules that trained past their wrapper: after which step, which, at what line."""
+    uneven: tuple[int, int] | None = None
+    """The most and the fewest parts that arguments of a call were cut into, where some samples were left out."""
     kept: list[tuple[int, str]] = field(default_factory=list)
     """Attributes that a wrapped model has as its forward left them: after which step, and which, with the class."""
     wrapped: list[str] = field(default_factory=list)
@@ -305,6 +307,9 @@ class _Reader:
 
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))
+
+    def uneven(self, most: int, least: int) -> None:
+        self.notes.uneven = most, least
 
     def kept(self, name: str) -> None:
         self.notes.kept.append((self._now, name))

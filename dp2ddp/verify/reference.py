@@ -23,6 +23,8 @@ GATHERED = "dp2ddp.gathered"
 _COPY = "_dp2ddp_copy"  # where a copy keeps whose copy it is
 _CALLBACK = "__data_parallel_replicate__"  # layers that share sums among replicas have it
 
+cuts: set[int] = set()
+"""How many parts the tensors of one call were cut into: of several numbers, what the fewest leave over is lost."""
 running: ContextVar[int] = ContextVar("running", default=0)
 """The number of the replica whose forward runs."""
 
@@ -240,7 +242,9 @@ def gather(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:
 
 def _scatter(value: Any, parts: int, dim: int) -> list[Any]:
     if isinstance(value, torch.Tensor):
-        return list(value.chunk(parts, dim))
+        chunks = list(value.chunk(parts, dim))
+        cuts.add(len(chunks))
+        return chunks
     if isinstance(value, (tuple, list)) and value:
         columns = zip(*(_scatter(item, parts, dim) for item in value), strict=False)
         return [_like(value, part) for part in columns]

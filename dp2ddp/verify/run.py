@@ -144,6 +144,9 @@ def verify(
         computed = _computed(result.differences) or result.cut
         if computed is not None and _rounding_may_be_all(computed, request):
             result = _in_float64(bench, result, computed)
+        if result.verdict is Verdict.DIFFERS and (reason := _left_out(result.before, request)):
+            result.verdict, result.reason, result.differences = Verdict.INCONCLUSIVE, reason, []
+            result.unfit = "nn.DataParallel leaves samples out on as many replicas"
     finally:
         if server is None:
             own.close()
@@ -322,7 +325,7 @@ def _aligned(bench: Bench) -> Result:
     tolerance = Tolerance.of(request.float64)
     after = bench.run_after()
     if reason := _cannot_be_run(after):
-        return Result(Verdict.INCONCLUSIVE, reason, indivisible=True)
+        return Result(Verdict.INCONCLUSIVE, reason, indivisible=True, unfit="they can't divide its batches")
     plan = bench.folder / "plan.json"
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
     given = {"noise": after.folder} if noise.joined(after.folder) else {}
@@ -335,6 +338,7 @@ def _aligned(bench: Bench) -> Result:
     reason = _why_not(before, request)
     if reason:
         result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
+        result.unfit = "the original fails on as many replicas" if any(before.ended.codes) else ""
         return result
     result.aligned = _what_was_aligned(bench)
     if given:
@@ -519,6 +523,18 @@ def _no_reference(before: Notes, after: Sequence[Notes], request: Request) -> st
             "after --"
         )
     return ""
+
+
+def _left_out(before: Sequence[Notes], request: Request) -> str:
+    """That the original does not train on all samples with so many replicas: what it computes is no reference."""
+    uneven = next((one.uneven for one in before if one.uneven), None)
+    if uneven is None:
+        return ""
+    most, least = uneven
+    return (
+        f"nn.DataParallel on {request.processes} replicas cuts arguments of one call into {most} and {least} parts and "
+        "leaves the rest of the samples out: verify with another number of --processes"
+    )
 
 
 def _cannot_be_run(after: Run) -> str:

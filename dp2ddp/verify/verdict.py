@@ -74,6 +74,8 @@ class Result:
     """Why it is inconclusive."""
     indivisible: bool = False
     """Because this number of processes can't divide the batches."""
+    unfit: str = ""
+    """Why another number of processes may tell more."""
     differences: list[Difference] = field(default_factory=list)
     """The first one first."""
     before: list[Notes] = field(default_factory=list)
