@@ -48,6 +48,19 @@ def tables() -> Iterator[tuple[str, Any]]:
             yield from ((f"{module}.{name}", it) for name, it in vars(held).items() if name.isupper())
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_no_table_has_the_name_of_another_one_in_its_module(module: str) -> None:
+    tree = ast.parse((HOME / f"{module}.py").read_text())
+    named = [
+        it.id
+        for part in tree.body
+        if isinstance(part, ast.Assign)
+        for it in part.targets
+        if isinstance(it, ast.Name)
+    ]
+    assert len(named) == len(set(named))
+
+
 def words(held: Any) -> Iterator[str]:
     if isinstance(held, str):
         yield held

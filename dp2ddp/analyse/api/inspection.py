@@ -35,7 +35,7 @@ ASKS_OPTIONS = frozenset(
 )
 LIST_TYPES = frozenset({"builtins.list", "builtins.tuple"})
 # What asks for the type of its first argument.
-ASKS_TYPE = frozenset({"builtins.isinstance", "builtins.type"})
+TYPE_QUESTIONS = frozenset({"builtins.isinstance", "builtins.type"})
 # What a condition may call that the main process alone evaluates, by the beginning of its name.
 ASKS = (
     "os.path.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.api.containers import SETTING_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICES
-from dp2ddp.analyse.api.inspection import ASKS_OPTIONS, ASKS_TYPE
+from dp2ddp.analyse.api.inspection import ASKS_OPTIONS, TYPE_QUESTIONS
 from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.python import DICTIONARIES
 from dp2ddp.analyse.context import Context
@@ -179,7 +179,7 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             call = program.call(test)
             known = call is not None and bool(call.names) and call.names <= ANSWERED
-            if known and call.names <= ASKS_TYPE:  # type: ignore[union-attr]
+            if known and call.names <= TYPE_QUESTIONS:  # type: ignore[union-attr]
                 return is_choice(context, test.args[0], depth)
             methods = isinstance(test.func, ast.Attribute) and test.func.attr in SETTING_METHODS
             if methods:

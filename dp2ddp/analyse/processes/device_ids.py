@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.devices import COUNT
-from dp2ddp.analyse.api.inspection import ASKS_TYPE, LIST_TYPES
+from dp2ddp.analyse.api.inspection import LIST_TYPES, TYPE_QUESTIONS
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes.answers import is_options
@@ -162,7 +162,7 @@ def _asks_for_list(context: Context, test: ast.expr) -> bool:
             return False
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
     named = {full_name(value) for it in kinds for value in context.program.values(it)}
-    return is_call_of(context, asked, *ASKS_TYPE) and bool(named) and named <= LIST_TYPES
+    return is_call_of(context, asked, *TYPE_QUESTIONS) and bool(named) and named <= LIST_TYPES
 
 
 def _where_all(tests: list[ast.expr], alone: ast.expr, several: ast.expr) -> ast.expr:

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.containers import LIST_CHANGES
 from dp2ddp.analyse.api.numbers import COMPUTES_NUMBER
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation
 from dp2ddp.analyse.dataflow import kinds
@@ -20,6 +21,7 @@ from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.values import Coll
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
 
 COMBINED = (*ADDITIVE, Kind.MEAN)
@@ -224,7 +226,22 @@ class Combining(Gathering):
 
     def _is_round_alike(self, source: ast.expr, frame: Frame) -> bool:
         drawn = kinds.tensor(self.drawn_in(source, frame), source)
-        return drawn is not Kind.EACH and not isinstance(drawn, Unclear)
+        return (drawn is not Kind.EACH and not isinstance(drawn, Unclear)) or self._is_written_out(source)
+
+    def _is_written_out(self, source: ast.expr) -> bool:
+        """Whether a loop goes through a list that is written out, of losses for instance, and that nothing changes."""
+        values = self.program.values(source)
+        shown = [self.program.node(it.site) for it in values if isinstance(it, Coll)]
+        if len(shown) < len(values) or not all(
+            isinstance(it, ast.List | ast.Tuple) and it.elts for it in shown
+        ):
+            return False
+        changed = (
+            call.node.func.value
+            for call in self.program.calls
+            if isinstance(call.node.func, ast.Attribute) and call.node.func.attr in LIST_CHANGES
+        )
+        return bool(values) and not any(self.program.values(it) & values for it in changed)
 
     def under(self, tests: list[ast.expr], value: Value, frame: Frame) -> Value:
         """A value by conditions, where those that ask for a sum over the batch ask for the whole batch's."""

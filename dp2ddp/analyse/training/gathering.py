@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
+from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.tensors import OF_LISTS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
@@ -88,7 +89,7 @@ class Gathering(Forwards):
             return isinstance(value, Unclear) or value is Kind.TOTAL
         own = call.callees and all(
             isinstance(callee, Func | Bound | Inst)
-            or (isinstance(callee, Made) and callee.name == "functools.partial")
+            or (isinstance(callee, Made) and callee.name in (*LOSS_CLASSES, "functools.partial"))
             for callee in call.callees
         )
         return bool(own) and (_is_unclear(value) or value is Kind.TOTAL)
