@@ -335,3 +335,31 @@ def test_keys_are_the_same_everywhere(asked: str, form: str) -> None:
         "criterion(outputs,", "criterion(outputs['a'],"
     )
     assert tier(text) == form
+
+
+@pytest.mark.parametrize(
+    "made, form",
+    [
+        ("made = {}\nmade['a'] = outputs.std()", "sharded"),
+        ("made = {'a': outputs.std()}", "sharded"),
+        ("made = dict()\nfor name in ('a', 'b'):\n    made[name] = outputs.std()", "sharded"),
+        ("made = {}\nif outputs.max() > 2.5:\n    made['b'] = 1", "whole batch"),
+        ("made = {}\nfor it in outputs.argmax(1).tolist():\n    made[it] = 1", "whole batch"),
+        ("made = dict(zip(targets.tolist(), outputs))", "whole batch"),
+    ],
+)
+@pytest.mark.parametrize("goes", ["for key, value in made.items():", "for key in made.keys():"])
+def test_the_keys_of_a_dict_differ_where_those_that_are_put_there_do(made: str, form: str, goes: str) -> None:
+    asked = f"key = 'a'\n{made}\n{goes}\n    pass\nif key == 'b':\n    break"
+    assert tier(program(after=indented(asked))) == form
+
+
+def test_a_batch_that_a_function_is_given_in_training_and_evaluation_has_its_keys_everywhere() -> None:
+    text = program(after="        if known(batch):\n            break\n").replace(
+        "inputs, targets in", "batch in"
+    )
+    for name, there in (("inputs", "batch['x']"), ("targets", "batch['y']")):
+        text = text.replace(f"{name}.cuda()", f"{there}.cuda()")
+    text += "model.eval()\nfor batch in DataLoader(data, batch_size=10):\n    print(known(batch))\n"
+    known = "def known(held):\n    return 'mask' in held\n\n\nmodel ="
+    assert tier(text.replace("model =", known, 1)) == "sharded"

@@ -120,11 +120,18 @@ class Expressions:
                 return method in DICT_VIEWS and (self._is_filled_here(held) or self._is_handed_out(held))
         return False
 
-    def _is_handed_out(self, held: ast.expr) -> bool:
+    def _is_handed_out(self, held: ast.expr, depth: int = 0) -> bool:
         """Whether a dict is a batch of a loader, or what a model returns: with the same keys on all ranks."""
         value = self.reported.values.of(held)
-        returned = value is Kind.OUTPUT or isinstance(value, Held | Every)
-        return returned or (value is Kind.BATCH and self._is_batch(held))
+        if value is Kind.OUTPUT or isinstance(value, Held | Every):
+            return True
+        if value in (Kind.BATCH, Kind.WHOLE):
+            return self._is_batch(held)
+        made = self.program.definitions(held) if isinstance(held, ast.Name) and depth < 5 else []
+        given = [self.program.given(it) if isinstance(it, ast.arg) else [] for it in made]
+        return bool(made) and all(
+            some and all(self._is_handed_out(it, depth + 1) for it in some) for some in given
+        )
 
     def _is_filled_here(self, held: ast.expr) -> bool:
         """Whether a dict begins empty, or with entries that are written out, in the project."""
