@@ -1111,6 +1111,9 @@ YIELDING = YIELDING.replace(TIMED[TIMED.index("    def __next__") :], "\n").repl
     "rounds.spent > 0", "rounds.spent"
 )
 HANDED["one that yields them"] = YIELDING
+HANDED["one that yields them, made once"] = YIELDING.replace(
+    'rounds = Timed("training", source=loader)\n    ', ""
+).replace("for epoch in", 'rounds = Timed("training", source=loader)\nfor epoch in', 1)
 HANDED["one that only begins"] = HANDED["one that only begins"].replace("rounds.spent > 0", "rounds.spent")
 OTHERS_HANDED = {
     "batches left out": HANDING.replace(
@@ -1121,6 +1124,10 @@ OTHERS_HANDED = {
         "        while True:\n    " + TAKES + "            if batch[0].sum() > 0:\n                break\n",
     ),
     "fewer of them, by what they are": YIELDING.replace("number >= self.most", "batch[0].mean() > 0.1"),
+    "those of another loader, too": YIELDING.replace(
+        "            yield batch\n",
+        "            yield batch\n        yield from DataLoader(data, batch_size=8)\n",
+    ),
     "another batch beside": HANDING.replace(TAKES, "        next(self.batches)\n" + TAKES),
     "samples mixed": HANDING.replace(TAKES, TAKES + "        batch[0].sub_(batch[0].mean(0))\n"),
     "other samples": HANDING.replace("return batch", "return [it.flip(0) for it in batch]"),

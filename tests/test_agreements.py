@@ -416,3 +416,23 @@ def test_what_is_kept_in_a_file_is_made_by_all_processes_or_by_none() -> None:
     other = CACHE.replace("pickle.dump(rows, file)", 'file.write(b"0")').replace('"wb"', '"ab"')
     text = text.replace(CACHE, other.replace('with open("cached", "ab")', 'with open("other", "ab")'))
     assert "from_main_process" not in converted(text)
+
+
+KEPT = {
+    "a number": ("def make():\n    torch.save(3, 'rows.pt')\n    return 3\n", "rows = make()"),
+    "a list": ("def make():\n    found.append(3)\n    torch.save(3, 'rows.pt')\n", "make(found)"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_kept_in_memory_besides_is_made_by_every_process(name: str) -> None:
+    """One that found the file of another one would be without it."""
+    make, body = KEPT[name]
+    make = make.replace("make()", "make(found)") if name == "a list" else make
+    lines = (
+        f"{make}\n\nrows, found = 1, []\nif not os.path.exists('rows.pt'):\n    {body}\nprint(rows, found)\n"
+    )
+    text = PROGRAM.replace("import torch\n", "import os\n\nimport torch\n", 1).replace(
+        "model =", lines + "model =", 1
+    )
+    assert "main_process_first" not in convert(Project.of({PATH: text})).changes[0].after

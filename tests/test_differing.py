@@ -363,3 +363,11 @@ def test_a_batch_that_a_function_is_given_in_training_and_evaluation_has_its_key
     text += "model.eval()\nfor batch in DataLoader(data, batch_size=10):\n    print(known(batch))\n"
     known = "def known(held):\n    return 'mask' in held\n\n\nmodel ="
     assert tier(text.replace("model =", known, 1)) == "sharded"
+
+
+@pytest.mark.parametrize(
+    "goes", ["for key, (size, factor) in made.items():", "for size, factor in made.values():"]
+)
+def test_what_stands_at_the_keys_of_a_dict_is_each_rank_s(goes: str) -> None:
+    asked = f"made = {{}}\nmade['a'] = outputs.std(), 2\n{goes}\n    pass\nif size > 0.5:\n    break"
+    assert tier(program(after=indented(asked))) == "whole batch"

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.downloads import (
     BUILDS,
     DATA_SET_BASES,
@@ -130,6 +131,8 @@ def _prepares(context: Context, call: Call) -> bool:
         return False  # `if not os.path.exists(checkpoint): train()`
     if any(_reads_instead(context, it) for it in questions):
         return False  # all make it or none: who reads it draws no random numbers
+    if any(_is_kept(context, it) for it in questions):
+        return False  # who finds the file would be without it
     return all(
         _is_handed_on(context, question)
         or any(
@@ -145,7 +148,7 @@ def _prepares(context: Context, call: Call) -> bool:
 def _is_handed_on(context: Context, question: ast.expr) -> bool:
     """``if not os.path.exists(path): build(path / "train")``: a function that makes it is given what is asked for.
 
-    Or need not be, where nothing is known of the path, as of an option: it is there to make it all the same.
+    It need not be given a path of which nothing is known, as of an option: the function is there to make that file.
     """
     statement = context.program.statement(question)
     paths_asked = _asked(context, question)
@@ -195,6 +198,46 @@ def _is_made(context: Context, path: ast.expr, written: ast.expr) -> bool:
     folders = with_folders(context, written)
     beside = paths.may_be_same(*(paths.file(context, [it]) for it in (path, written)))
     return bool(folders & paths.spelled(context, path) or (beside and folders & with_folders(context, path)))
+
+
+@once
+def _is_kept(context: Context, question: ast.expr) -> bool:
+    """Whether what is done where a file is missing leaves something in memory that the program goes on with."""
+    program = context.program
+    around = program.parent(question)
+    while isinstance(around, ast.expr):
+        around = program.parent(around)
+    if not isinstance(around, ast.If):
+        return False
+    body = [it for part in around.body for it in program.descendants(part)]
+    inside = set(map(id, body))
+    stored = [it for it in body if isinstance(it, ast.Name | ast.Attribute) and isinstance(it.ctx, ast.Store)]
+    if any(isinstance(it, ast.Attribute) for it in stored):
+        return True
+    names = {id(it) for it in stored}
+    for use in program.body(program.scope(around)):
+        if isinstance(use, ast.Name) and id(use) not in inside and isinstance(use.ctx, ast.Load):
+            if any(id(it) in names for it in program.definitions(use)):
+                return True
+    return any(_changes_given(context, it) for it in body if isinstance(it, ast.Call))
+
+
+def _changes_given(context: Context, node: ast.Call) -> bool:
+    """Whether a function of the project changes what it is given, or a variable of its module."""
+    program = context.program
+    for index in context.program.called_scopes(node):
+        scope = program.scopes[index]
+        given = {it.arg for it in scope.signature.every}
+        for part in program.body(scope):
+            match part:
+                case ast.Global():
+                    return True
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name in given:
+                    if method in CHANGES:
+                        return True
+                case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()) if name in given:
+                    return True
+    return False
 
 
 def _reads_instead(context: Context, question: ast.expr) -> bool:

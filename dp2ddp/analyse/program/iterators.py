@@ -42,8 +42,9 @@ def generating(scope: Scope) -> ast.For | None:
 
     It may end early by the number of the round and what the object is told, not by what it gets.
     """
-    statements = _statements(scope.node) if isinstance(scope.node, ast.FunctionDef) else []
-    match [it for it in statements if not isinstance(it, ast.Expr) or isinstance(it.value, ast.Yield)]:
+    node = scope.node
+    statements = _statements(node) if isinstance(node, ast.FunctionDef) and not node.decorator_list else []
+    match [it for it in statements if it is None or not _only_says(it)]:
         case [ast.For(target=target, iter=source, body=body, orelse=[]) as loop]:
             counter: ast.expr | None = None
             match target, source:
@@ -64,6 +65,12 @@ def generating(scope: Scope) -> ast.For | None:
                 ):
                     return loop if all(_ends_by(it, told) for it in ends) else None
     return None
+
+
+def _only_says(statement: ast.stmt) -> bool:
+    """Whether a statement hands nothing out."""
+    yields = (ast.Yield, ast.YieldFrom, ast.Await)
+    return isinstance(statement, ast.Expr) and not any(isinstance(it, yields) for it in ast.walk(statement))
 
 
 def gone_through(loop: ast.For) -> ast.expr:

@@ -115,9 +115,10 @@ class Statements:
         call = self.program.call(source)
         counts = call is not None and "builtins.enumerate" in call.names
         alike = not how & MANY and self.expressions.goes_through_keys(source)
-        if isinstance(target, ast.Tuple) and (counts or alike):
+        method = self.context.method(source) if alike else ""
+        if isinstance(target, ast.Tuple) and (counts or method == "items"):
             target = target.elts[-1]
-        elif alike and self.context.method(source) == "keys":
+        elif method == "keys":
             return
         self._bind(target, None, how & ~MANY & ~SIZED, node, frame, found)
 

@@ -31,7 +31,7 @@ from dp2ddp.analyse.processes.conditions import assigned, counts_gpus, is_call_o
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
-from dp2ddp.analyse.program.values import Inst, Made, Values, full_name
+from dp2ddp.analyse.program.values import Cls, Inst, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
@@ -786,8 +786,23 @@ def _starts(context: Context, loop: BatchLoop) -> list[ast.AST]:
     """Where a loop's batches are drawn: in its header, or where they are put in a list."""
     if isinstance(loop.node, ast.comprehension):
         return [loop.node]
-    apart = [draw for draw in loop.draws if context.program.statement(draw) is not loop.node]
+    apart = [
+        draw
+        for draw in loop.draws
+        if context.program.statement(draw) is not loop.node and not _is_of_object(context, draw)
+    ]
     return apart if loop.draws and len(apart) == len(loop.draws) else [loop.node]
+
+
+def _is_of_object(context: Context, draw: ast.expr) -> bool:
+    """Whether a loader is given to an object of the project, or held by one, which draws from it in each loop anew."""
+    program = context.program
+    around = program.parent(draw)
+    call = program.parent(around) if isinstance(around, ast.keyword) else around
+    made = program.call(call) if isinstance(call, ast.Call) else None
+    if made is not None and any(isinstance(it, Cls) for it in made.callees):
+        return True
+    return any(isinstance(it, ast.For) and context.hands_out(it) for it in program.ancestors(draw))
 
 
 def _epoch_loops(context: Context, starts: list[ast.AST]) -> list[ast.stmt]:
