@@ -964,7 +964,7 @@ def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:
 def _own_folders(file: SourceFile) -> list[str]:
     """The folders that a file puts on ``sys.path`` for modules that it chooses: not those that it is in itself."""
     folders = dict.fromkeys(folder for folder, _ in _path_edits(file))
-    return [it for it in folders if not file.path.is_relative_to(os.path.realpath(it))]
+    return [it for it in folders if not file.path.is_relative_to(os.path.realpath(file.path.parent / it))]
 
 
 def _path_edit(node: ast.AST) -> tuple[list[ast.expr], bool]:

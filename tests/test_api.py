@@ -34,7 +34,7 @@ MODULES = {
 }
 OTHERS = {"losses", "operations"}  # have a test of their own
 ELSEWHERE = frozenset("""
-    torchvision.io.write_video torchvision.models.utils.load_state_dict_from_url
+    pathlib.Path.walk torchvision.io.write_video torchvision.models.utils.load_state_dict_from_url
     builtins.iter.next builtins.enumerate.next torch.utils.data.DataLoader.__iter__.next
     """.split())
 """What other versions have, of Python or a library."""

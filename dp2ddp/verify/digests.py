@@ -28,7 +28,7 @@ def digest(tensor: torch.Tensor | None) -> list[float] | None:
         if flat.is_meta:
             return [0.0, 0.0]
         if flat.is_nested:
-            flat = torch.cat([it.flatten() for it in flat.unbind()])
+            flat = torch.cat([torch.empty(0), *(it.flatten() for it in flat.unbind())])
         flat = flat.dequantize() if flat.is_quantized else flat
         flat = (flat if flat.layout is torch.strided else flat.to_dense()).flatten()
         flat = torch.view_as_real(flat.resolve_conj()).flatten() if flat.is_complex() else flat

@@ -17,7 +17,8 @@ LOOKS_AT_FUNCTIONS = frozenset(f"builtins.{name}" for name in """
 # What never calls what it is given, by the beginning of its name, and what of that does.
 CALLS_NOTHING = ("math.", "numpy.", "PIL.Image.")
 CALLS_FUNCTIONS = frozenset(f"numpy.{name}" for name in """
-    apply_along_axis apply_over_axes fromfunction frompyfunc piecewise vectorize
+    apply_along_axis apply_over_axes array2string fromfunction frompyfunc genfromtxt loadtxt mask_indices
+    ma.apply_along_axis ma.apply_over_axes pad piecewise set_printoptions vectorize
     """.split()) | {"PIL.Image.eval", "PIL.Image.Image.point"}
 # What asks for the kind of a value, or prints it, and hands nothing of it on: by last name, and by full name.
 ASKS_TYPE = frozenset({"isinstance", "type", "hasattr", "print"})

@@ -55,11 +55,24 @@ WAITS = frozenset("""
 
 # Where torch has its collectives, and what of that joins a group, asks for one, or needs none.
 DISTRIBUTED = ("torch.distributed", "torch.distributed.distributed_c10d")
-JOINS = frozenset(f"{home}.init_process_group" for home in DISTRIBUTED) | frozenset("""
-    accelerate.Accelerator.prepare accelerate.accelerator.Accelerator.prepare deepspeed.initialize
-    lightning.Fabric.setup lightning.fabric.Fabric.setup lightning.fabric.fabric.Fabric.setup
-    lightning_fabric.Fabric.setup lightning_fabric.fabric.Fabric.setup
-    """.split())
+JOINS = frozenset(f"{home}.init_process_group" for home in DISTRIBUTED) | {"deepspeed.initialize"}
+# Engines that have ranks of their own, and wrap or divide for them what they are given.
+JOINS |= frozenset(
+    f"{home}.{name}"
+    for homes, names in (
+        (
+            "accelerate.Accelerator accelerate.accelerator.Accelerator",
+            "prepare prepare_data_loader prepare_model",
+        ),
+        (
+            "lightning.Fabric lightning.fabric.Fabric lightning.fabric.fabric.Fabric lightning_fabric.Fabric "
+            "lightning_fabric.fabric.Fabric",
+            "setup setup_dataloaders setup_module",
+        ),
+    )
+    for home in homes.split()
+    for name in names.split()
+)
 ASKS_FOR_GROUP = frozenset(f"{home}.is_initialized" for home in DISTRIBUTED)
 NEEDS_NO_GROUP = frozenset({"init_device_mesh", "get_node_local_rank", "register_backend"})
 WORLD_SIZE = "torch.distributed.get_world_size"
