@@ -576,12 +576,12 @@ class Context:
         return []
 
     def generated(self, value: Inst) -> ast.For | None:
-        """The loop by which an object hands out what one that it holds does."""
+        """The loop by which an object yields each batch of a loader that it holds."""
         steps = [*self.program.methods(value, "__iter__", self.program.node(value.site))]
         return iterators.generating(self.program.scopes[steps[0]]) if len(steps) == 1 else None
 
     def hands_out(self, loop: ast.AST) -> bool:
-        """Whether a loop is one by which an object hands out what one that it holds does."""
+        """Whether a loop is one by which an object yields each batch of a loader that it holds."""
         scope = self.program.scope(loop)
         return getattr(scope.node, "name", "") == "__iter__" and iterators.generating(scope) is loop
 

@@ -42,10 +42,10 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
         dim: the dimension of the samples.
 
     Returns:
-        As ``values``: new tensors on the same device with N rows in place of this rank's, of the type that torch
-        makes of the ranks' where samples decide it (as in a batch of theirs). Of a tensor without
-        dimensions, such as a loss that a model returns: a vector of the ranks' that have samples, as nn.DataParallel
-        makes it of its replicas'. In a plain process, ``values`` itself.
+        As ``values``: new tensors on the same device with N rows in place of this rank's. Where the ranks' types
+        differ, as that of a batch may depend on its samples: of the type to which torch promotes them. Of a tensor
+        without dimensions, such as a loss that a model returns: a vector of the ranks' that have samples, as
+        nn.DataParallel makes it of its replicas'. In a plain process, ``values`` itself.
 
     Raises:
         TypeError: something else.

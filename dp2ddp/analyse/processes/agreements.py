@@ -72,7 +72,7 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
 
 
 def listed(context: Context, effects: Iterable[Effect]) -> frozenset[int]:
-    """The calls that list folders, by whose answers all processes find what they read: each by its own."""
+    """The calls that list folders where every process reads what its own listing names."""
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
     origins = _Origins(context).of(_read(context, guards))
     origins = [it for it in origins if id(it.node) not in context.agreed]

@@ -853,7 +853,7 @@ def _cut_unknown(context: Context) -> Iterator[Obstacle]:
         if _cuts_prefix(context, node) is None:
             yield context.obstacle(
                 node,
-                "this cuts off each key's first part: of other checkpoints, or `module.` of those saved here before",
+                "this cuts off each key's first part: a name, or the `module.` of checkpoints saved so far",
                 'if it reads those, write `.removeprefix("module.")` here: new ones have no `module.`',
                 NO_TIER,
                 works=True,

@@ -59,7 +59,7 @@ MOST_PLACES = 3
 """How many places wait for one that reads; where it is come to from more, it waits itself."""
 _LISTS = LISTS_FOLDER | WALKS_FOLDERS | FOLDER_SETS
 _MAKERS = MAKES_EMPTY | WRITERS
-"""What makes folders, or files that are nothing yet: only what lists finds these."""
+"""What makes folders, or empty files, which matter only to what lists the folder."""
 _WRITING = "what rank 0 may still be writing"
 
 
@@ -365,7 +365,10 @@ def _spoils(context: Context, call: Call) -> bool:
 
 
 def _spoiled(context: Context, call: Call, reading: dict[int, _Access], leading: Set[int]) -> set[int]:
-    """The calls that read what another one writes or takes away, or are ``leading`` to what all read and list it."""
+    """The calls that read what another one writes or takes away.
+
+    Or that list a folder which it changes, where what all read depends on the listing (``leading``).
+    """
     files, gone, own = [paths.written(context, call)], frozenset[str](), _writing(context, call)
     if call.names & REMOVES:
         files.append(paths.read(context, call))

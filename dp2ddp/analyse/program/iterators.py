@@ -40,7 +40,7 @@ def handing(program: Program, cls: Cls) -> Handing | None:
 def generating(scope: Scope) -> ast.For | None:
     """The loop of an ``__iter__`` that hands out what an attribute of the object does, each as it is, perhaps not all.
 
-    It may end early by the number of the round and what the object is told, not by what it gets.
+    It may end early by the number of the round and the attributes of the object, not by what it yields.
     """
     node = scope.node
     statements = _statements(node) if isinstance(node, ast.FunctionDef) and not node.decorator_list else []

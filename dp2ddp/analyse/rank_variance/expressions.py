@@ -114,7 +114,7 @@ class Expressions:
         return False
 
     def goes_through_keys(self, source: ast.expr) -> bool:
-        """Whether a loop goes through a dict whose keys differ only where that is put into it on some ranks."""
+        """Whether a loop goes through a dict that has the same keys on all ranks, but for what some put there."""
         match source:
             case ast.Call(func=ast.Attribute(value=held, attr=method), args=[], keywords=[]):
                 return method in DICT_VIEWS and (self._is_filled_here(held) or self._is_handed_out(held))
