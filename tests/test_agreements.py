@@ -426,7 +426,7 @@ KEPT = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_kept_in_memory_besides_is_made_by_every_process(name: str) -> None:
-    """One that found the file of another one would be without it."""
+    """One that found the file of another one would be without it; so all ask before one writes."""
     make, body = KEPT[name]
     make = make.replace("make()", "make(found)") if name == "a list" else make
     lines = (
@@ -435,4 +435,5 @@ def test_what_is_kept_in_memory_besides_is_made_by_every_process(name: str) -> N
     text = PROGRAM.replace("import torch\n", "import os\n\nimport torch\n", 1).replace(
         "model =", lines + "model =", 1
     )
-    assert "main_process_first" not in convert(Project.of({PATH: text})).changes[0].after
+    after = convert(Project.of({PATH: text})).changes[0].after
+    assert "if ddp.from_main_process(not os.path.exists('rows.pt')):" in after and "first" not in after

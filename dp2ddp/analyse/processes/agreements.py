@@ -30,7 +30,7 @@ from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.processes import alike, paths
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.conditions import returned
-from dp2ddp.analyse.processes.downloads import caching, is_inside
+from dp2ddp.analyse.processes.downloads import asks_files, caching, is_inside, keeps_in_memory
 from dp2ddp.analyse.processes.effects import all_pass, already, covered
 from dp2ddp.analyse.processes.folders import is_own, may_exist
 from dp2ddp.analyse.processes.writes import is_of_writer, leaves_any_file, reads_file
@@ -152,11 +152,23 @@ def _seeds(context: Context) -> Iterator[ast.expr]:
 
 
 def _decisions(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
-    """The conditions that ask the clock, and decide how the training goes on."""
+    """The conditions that ask the clock, and decide how the training goes on; and whether a file is there yet.
+
+    That is asked by all before one makes it, where more than the file comes of making it.
+    """
     for node in context.program.nodes.values():
         if isinstance(node, ast.If | ast.While) and context.runs_in_training(node):
-            if alike.asks_the_clock(context, node):
+            if alike.asks_the_clock(context, node) or _makes_more_than_a_file(context, node):
                 yield node.test
+
+
+def _makes_more_than_a_file(context: Context, node: ast.If | ast.While) -> bool:
+    """Whether a statement makes a file that is not there, and something in memory with it."""
+    if not isinstance(node, ast.If) or node.orelse or not asks_files(context, node.test):
+        return False
+    runs = set().union(*map(context.runs, node.body))
+    leaves = any(id(it.node) in runs and leaves_any_file(context, it) for it in context.program.calls)
+    return leaves and keeps_in_memory(context, node.test)
 
 
 # Where they come from

@@ -131,7 +131,7 @@ def _prepares(context: Context, call: Call) -> bool:
         return False  # `if not os.path.exists(checkpoint): train()`
     if any(_reads_instead(context, it) for it in questions):
         return False  # all make it or none: who reads it draws no random numbers
-    if any(_is_kept(context, it) for it in questions):
+    if any(keeps_in_memory(context, it) for it in questions):
         return False  # who finds the file would be without it
     return all(
         _is_handed_on(context, question)
@@ -201,7 +201,7 @@ def _is_made(context: Context, path: ast.expr, written: ast.expr) -> bool:
 
 
 @once
-def _is_kept(context: Context, question: ast.expr) -> bool:
+def keeps_in_memory(context: Context, question: ast.expr) -> bool:
     """Whether what is done where a file is missing leaves something in memory that the program goes on with."""
     program = context.program
     around = program.parent(question)
