@@ -293,7 +293,8 @@ def tier(script: Script) -> str:
 
 
 def _divided(path: Path, found: Sequence[Location], how: str) -> str:
-    return f"{places(path, found)} use{'s' * (len(found) == 1)} {how}"
+    lines = {(place.path, place.span.line) for place in found}
+    return f"{places(path, found)} use{'s' * (len(lines) == 1)} {how}"
 
 
 def _assumptions(script: Script, gone: bool) -> list[str]:
