@@ -575,6 +575,10 @@ class Context:
             return [node.generators[0].iter] if isinstance(node, ast.ListComp) and is_copy(node) else []
         return []
 
+    def is_of_module(self, scope: Scope) -> bool:
+        """Whether a function is a method of a module."""
+        return scope.owner is not None and self.module_class(Inst(scope.owner, 0))
+
     def generated(self, value: Inst) -> ast.For | None:
         """The loop by which an object yields each batch of a loader that it holds."""
         steps = [*self.program.methods(value, "__iter__", self.program.node(value.site))]

@@ -159,7 +159,7 @@ class Surroundings:
             for scope in self.program.scopes
             if isinstance(scope.node, ast.FunctionDef)
             and scope.node.name == "forward"
-            and self._is_module(scope)
+            and self.context.is_of_module(scope)
         ]
         found: set[int] = set()
         while waiting:
@@ -172,9 +172,6 @@ class Surroundings:
                     for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
                 ]
         return found
-
-    def _is_module(self, scope: Scope) -> bool:
-        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
 
     def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
         """The methods of its own that a method calls."""

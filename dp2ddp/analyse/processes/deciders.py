@@ -45,10 +45,6 @@ def _sets_visible(context: Context, node: ast.AST) -> bool:
     return False
 
 
-def is_code(node: ast.AST) -> bool:
-    return not isinstance(node, ast.arg | ast.alias | ast.FunctionDef | ast.ClassDef)
-
-
 def attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[ast.stmt]:
     """``args.gpus = …``, under whichever name the options have there."""
     if not isinstance(node, ast.Attribute):

@@ -70,7 +70,7 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
         for base in context.program.bases(callee)
         if full_name(base).startswith("torchvision.datasets.")
     }
-    given = {keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)}
+    given = {keyword.arg for keyword in call.node.keywords if not is_off(keyword.value)}
     own = any(isinstance(it, Func | Bound | Cls | Inst) for it in call.callees)
     if "download" in given and not own:  # also of a class that is looked up: `datasets.__dict__[name](…)`
         return True
@@ -79,7 +79,7 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
             return True
         if name.startswith("torchvision.datasets.") and _positional_download(call):
             return True
-        if name.startswith("torchvision.models.") and call.node.args and not _is_off(call.node.args[0]):
+        if name.startswith("torchvision.models.") and call.node.args and not is_off(call.node.args[0]):
             return True
     if any(isinstance(callee, Func) and callee.scope in context.downloaders for callee in call.callees):
         return True
@@ -285,14 +285,14 @@ def _asked(context: Context, question: ast.expr) -> list[ast.expr]:
     return [it for call in files for it in paths.given(call)]
 
 
-def _is_off(node: ast.expr) -> bool:
+def is_off(node: ast.expr) -> bool:
     """A literal that asks for nothing: False, None, 0."""
     return isinstance(node, ast.Constant) and not node.value
 
 
 def _positional_download(call: Call) -> bool:
     """MNIST(root, train, transform, target_transform, download), and the data sets like it."""
-    return len(call.node.args) > 4 and not _is_off(call.node.args[4])
+    return len(call.node.args) > 4 and not is_off(call.node.args[4])
 
 
 def _caches(context: Context, cls: Cls, call: Call) -> bool:

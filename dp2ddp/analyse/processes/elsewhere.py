@@ -10,7 +10,7 @@ from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
 from dp2ddp.analyse.context import Context, is_inserted
 from dp2ddp.analyse.processes.answers import compared
 from dp2ddp.analyse.processes.conditions import asks_for_gpus, is_call_of
-from dp2ddp.analyse.processes.deciders import changes, is_code
+from dp2ddp.analyse.processes.deciders import changes
 from dp2ddp.analyse.processes.purity import is_pure
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Inst, full_name
@@ -89,7 +89,7 @@ def _names(context: Context, expression: ast.expr) -> list[ast.Name]:
     return [
         it
         for it in names
-        if known.get(id(it)) and all(is_code(d) or isinstance(d, ast.arg) for d in known[id(it)])
+        if known.get(id(it)) and all(_is_code(d) or isinstance(d, ast.arg) for d in known[id(it)])
     ]
 
 
@@ -171,7 +171,7 @@ def _behind(
         return None  # others may set it, too
     definitions = program.definitions(node)
     statement = (
-        program.statement(definitions[0]) if len(definitions) == 1 and is_code(definitions[0]) else None
+        program.statement(definitions[0]) if len(definitions) == 1 and _is_code(definitions[0]) else None
     )
     known = isinstance(statement, ast.Assign) and definitions[0] in statement.targets
     return statement.value if known and _is_all(context, node, statement.value) else None
@@ -287,7 +287,7 @@ def _condition(context: Context, expression: ast.expr) -> ast.expr | None:
     """
     program = context.program
     known = program.definitions(expression) if id(expression) in program.nodes else []
-    sets = [program.statement(it) for it in known if is_code(it)]
+    sets = [program.statement(it) for it in known if _is_code(it)]
     if isinstance(expression, ast.Attribute):
         places = context.attribute_assignments.get(expression.attr, ())
         sets += [it for target, it in places if ast.dump(target.value) == ast.dump(expression.value)]
@@ -305,3 +305,7 @@ def _condition(context: Context, expression: ast.expr) -> ast.expr | None:
     (around,) = found.values()
     simple = not any(isinstance(it, ast.Call) for it in ast.walk(around.test))
     return around.test if simple or is_call_of(context, around.test, AVAILABLE) else None
+
+
+def _is_code(node: ast.AST) -> bool:
+    return not isinstance(node, ast.arg | ast.alias | ast.FunctionDef | ast.ClassDef)

@@ -19,7 +19,7 @@ from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, is_call_of
-from dp2ddp.analyse.processes.downloads import fetches
+from dp2ddp.analyse.processes.downloads import fetches, is_off
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Const, Ext, Inst
 from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers
@@ -412,7 +412,7 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
         for value in given_for(context, call, name):
             if not _is_none(context, value):
                 return f"it already has a {name}"
-    shuffled = [it for it in given_for(context, call, "shuffle") if not _is_off(it)]
+    shuffled = [it for it in given_for(context, call, "shuffle") if not is_off(it)]
     if shuffled and any(not _is_none(context, it) for it in given_for(context, call, "generator")):
         return "it shuffles with its own generator"
     displays = _displays(context, call)
@@ -431,10 +431,6 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
         if isinstance(around, ast.stmt):
             break
     return "an IterableDataset takes no sampler" if _is_stream(context, dataset) else ""
-
-
-def _is_off(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and not node.value
 
 
 def _is_stream(context: Context, dataset: ast.expr | None) -> bool:

@@ -21,7 +21,6 @@ from dp2ddp.analyse.api.randomness import DRAWS
 from dp2ddp.analyse.api.tensors import DESCRIBES, FILLS, GIVES_NUMBERS, NO_NUMBERS, OF_GRADIENTS, VARIABLE
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too
@@ -116,7 +115,7 @@ class _Preparing:
             kind = OwnBatch(False, is_structure=len(names) > 1, names=(*names,), after=after)
             sites.append(Site(beside, kind))
         for site in sites:
-            if self._is_of_model(program.scope(site.node)):
+            if self.context.is_of_module(program.scope(site.node)):  # other programs may run it otherwise
                 raise Unknown
             if not only_trains(self.context, [it.node for it in self.loops], self.runs, site.node):
                 raise Unknown
@@ -173,10 +172,6 @@ class _Preparing:
         """Whether a call runs a module: a wrapped one, or any other."""
         objects = (it for it in call.callees if isinstance(it, Inst | Made))
         return self.context.is_wrapped(call.callees) or any(map(self.context.module_class, objects))
-
-    def _is_of_model(self, scope: Scope) -> bool:
-        """Whether a function is a method of a module, which other programs may run otherwise."""
-        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
 
     def _named(self, node: ast.expr) -> ast.expr:
         """The name of a batch that an expression has the rows of: of ``y.data`` and ``y.float()``, ``y``."""
