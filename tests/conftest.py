@@ -29,6 +29,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab.close()
 
 
+@pytest.fixture(autouse=True)
+def default_dtype() -> Iterator[None]:
+    """What a test sets in this process, no other one finds: verify's runs in double precision do."""
+    before = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(before)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what this machine cannot show."""
     gpus = torch.cuda.device_count()
