@@ -87,6 +87,7 @@ class Context:
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
     _imported: dict[Path, set[int]] = field(default_factory=dict)
     _handings: dict[Cls, Handing | None] = field(default_factory=dict)
+    _generated: dict[Cls, ast.For | None] = field(default_factory=dict)
     _own_loaders: dict[Cls, Call | None] = field(default_factory=dict)
     _answers: dict[tuple, tuple] = field(default_factory=dict)
 
@@ -581,8 +582,13 @@ class Context:
 
     def generated(self, value: Inst) -> ast.For | None:
         """The loop by which an object yields each batch of a loader that it holds."""
-        steps = [*self.program.methods(value, "__iter__", self.program.node(value.site))]
-        return iterators.generating(self.program.scopes[steps[0]]) if len(steps) == 1 else None
+        if value.cls not in self._generated:
+            steps = [*self.program.methods(value, "__iter__", self.program.node(value.site))]
+            alone = len(steps) == 1
+            self._generated[value.cls] = (
+                iterators.generating(self.program.scopes[steps[0]]) if alone else None
+            )
+        return self._generated[value.cls]
 
     def hands_out(self, loop: ast.AST) -> bool:
         """Whether a loop is one by which an object yields each batch of a loader that it holds."""
