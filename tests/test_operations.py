@@ -163,7 +163,6 @@ class Wrong(AssertionError):
 def batch(shape: tuple[int, ...], kind: str) -> Tensors:
     """Four samples of a shape, and what else operations are given."""
     torch.manual_seed(sum(shape))
-    torch.set_default_dtype(torch.float64)
     size = (4, *shape)
     numbers = [torch.rand(size, dtype=torch.float64) * 0.8 + 0.1 for _ in range(3)]
     match kind:
@@ -520,6 +519,12 @@ def _check_moved(tried: Tried, tensors: Tensors, sizes: tuple[int, ...]) -> None
     got = runs(tried, moved, divide(moved, sizes, -1))
     if got is not None and not holds(Does.SAMPLES, *got, tried.row.random or tried.row.name in UNSET, -1):
         raise Wrong(f"{tried.text}: not number by number")
+
+
+@pytest.fixture(autouse=True)
+def _in_doubles(default_dtype: None) -> None:
+    """Layers have numbers of the batches' type."""
+    torch.set_default_dtype(torch.float64)
 
 
 @pytest.fixture(autouse=True)
