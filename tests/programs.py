@@ -125,19 +125,6 @@ SOMETIMES_WRAPPED = {
 
 # What can't be shown to be right in parts.
 WHOLE_BATCH = {
-    "one loop for training and evaluation": case(
-        "DDP503",
-        15,
-        "trains and evaluates",
-        (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
-        (
-            LOOP + "    for inputs, targets in loader:\n",
-            "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n"
-            "    seen = 0\n    for inputs, targets in {True: loader, False: other}[phase]:\n"
-            "        seen += len(targets.cuda())\n",
-        ),
-        ("            optimizer.step()\n", "            optimizer.step()\n    print(seen)\n"),
-    ),
     "a spread of squares": case("DDP501", 16, "mixes samples", (LOSS, "loss = (outputs**2).std() / 16")),
     "similarities between samples": case(
         "DDP501",

@@ -8,11 +8,9 @@ import re
 import pytest
 from losses import COMBINED, EVEN_LOSSES, GATHERED, MEANS, OPTIONS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
 from programs import (
-    AVERAGED,
     BARE,
     CHOSEN,
     CONFIGURED,
-    COUNTED,
     CRITERION,
     DEALT,
     FORWARD,
@@ -801,18 +799,6 @@ def test_loops_that_train_and_evaluate_draw_the_very_batches_in_parts(name: str)
     assert "DistributedSampler" not in after and "set_epoch" not in after
 
 
-@pytest.mark.parametrize("name", COUNTED)
-@pytest.mark.parametrize("made", PHASES)
-def test_loops_that_count_samples_in_training_and_evaluation_keep_the_batches_whole(
-    name: str, made: str
-) -> None:
-    """Some would count twice, where a batch has fewer samples than there are processes."""
-    _, conversion = converted(PHASES[made].replace(AVERAGED, COUNTED[name]))
-    assert conversion.scripts[0].tier == "whole batch"
-    (reason,) = (it for it in conversion.findings if not it.edits)
-    assert "one loop trains and evaluates" in reason.message
-
-
 @pytest.mark.parametrize("name", HANDED)
 def test_objects_that_hand_out_the_batches_of_a_loader_are_followed(name: str) -> None:
     after, conversion = converted(HANDED[name])
@@ -964,6 +950,30 @@ def test_a_module_that_only_some_parts_come_to_keeps_the_batches_whole(test: str
         f"        if {test}:\n            loss = loss + 0.1 * head(outputs).mean()\n        loss.backward()\n"
     )
     assert converted(text.replace("        loss.backward()\n", more))[1].scripts[0].tier == "whole batch"
+
+
+PART = """\
+net = models.resnet18(num_classes=4)
+net.fc = nn.Linear(net.fc.in_features, 2)
+if torch.cuda.device_count() > 1:
+    net = nn.DataParallel(net)
+model = net.cuda()
+head = model.module.fc if isinstance(model, nn.DataParallel) else HEAD
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "tier"), [("model.fc", "sharded"), ("nn.BatchNorm1d(2).cuda()", "whole batch")]
+)
+def test_a_name_may_stand_for_a_part_of_the_wrapped_model(head: str, tier: str) -> None:
+    text = PROGRAM.replace("import torch\n", "import torch\nfrom torchvision import models\n", 1)
+    start, end = text.index("model = "), text.index("optimizer = ")
+    end = text.index("\n", end) + 1
+    text = text[:start] + PART.replace("HEAD", head) + text[end:]
+    (script,) = converted(text.replace("torch.randn(64, 8)", "torch.randn(64, 3, 32, 32)"))[1].scripts
+    assert script.tier == tier
 
 
 def test_the_forward_of_a_base_class_stays() -> None:

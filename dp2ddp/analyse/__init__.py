@@ -207,7 +207,7 @@ def analyse(
             *branches.obstacles(context),
             *unconverted.obstacles(context),
             *parallel.obstacles(context),
-            *loops.obstacles(context, batch_loops, (*numbers, *left)),
+            *loops.obstacles(context, batch_loops),
             *noise.obstacles(),
             *collating.obstacles(context, loops.training_loaders(batch_loops)),
             *metrics.obstacles(context, batch_loops),

@@ -15,11 +15,13 @@ from losses import COMBINED, EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import (
     AGREED,
     APEX,
+    AVERAGED,
     BALANCED,
     BARE,
     CHOSEN,
     CLOSURES,
     CONFIGURED,
+    COUNTED,
     DEALT,
     FUNCTIONAL,
     HANDED,
@@ -221,6 +223,21 @@ def test_loops_that_train_and_evaluate_have_the_numbers_of_whole_sets(
     """Where the last batch of the evaluation has one sample, too."""
     before, after = runs(lab, PHASES[name], processes)
     assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+    assert after.printed == before.printed != ""
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+@pytest.mark.parametrize("counted", COUNTED)
+@pytest.mark.parametrize("made", ["made by one line", "made by two lines"])
+def test_loops_that_train_and_evaluate_count_each_sample_once(
+    lab: Lab, made: str, counted: str, processes: int
+) -> None:
+    """Where a batch of the evaluation has fewer samples than there are processes, too."""
+    text = PHASES[made].replace(AVERAGED, COUNTED[counted])
+    (script,) = convert(Project.of({PATH: text})).scripts
+    assert script.tier == "sharded"
+    before, after = runs(lab, text, processes)
     assert differences(before, after, losses=False) == []
     assert after.printed == before.printed != ""
 

@@ -32,7 +32,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Cls, Inst, Made, Values, full_name
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Number, Obstacle, Problem
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
 # Names that are followed to what they are made of.
@@ -393,11 +393,8 @@ def _drawn_by(context: Context, call: Call) -> set[int]:
     return set().union(*(context.made(values, LOADER) for values in found))
 
 
-def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
-    """Steps that no loop over a DataLoader is found round, and loaders drawn from in other ways.
-
-    ``numbers`` are those of the training loops that are reported.
-    """
+def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Steps that no loop over a DataLoader is found round, and loaders drawn from in other ways."""
     program = context.program
     covered = set().union(*(loop.runs for loop in loops if loop.trains))
     by_hand = _by_hand(context, loops)
@@ -419,7 +416,7 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
                 SHARDED_ONLY,
             )
         if evaluates_too(context, loop):
-            yield from _counted(context, loop, numbers)
+            yield from _chosen_between(context, loop)
         elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
             yield context.obstacle(
                 run,
@@ -660,12 +657,12 @@ def _is_one_of_several(context: Context, taken: ast.Call) -> bool:
     return any(made & {id(it) for it in ast.walk(loop.target)} for loop in loops)
 
 
-def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
-    """Numbers of an evaluation in parts that would not be those of the whole set: averages of batches are."""
-    scripts = context.run_by(loop.node if isinstance(loop.node, ast.stmt) else loop.source)
-    if _unconditional(
-        context, loop
-    ):  # what another function measures is not among the numbers of the training
+def _chosen_between(context: Context, loop: BatchLoop) -> Iterator[Obstacle]:
+    """A loop that trains and evaluates by different functions: what these measure is not among the training's numbers.
+
+    Numbers of the loop itself are combined alike in both: its loaders hand out parts that weigh by their samples.
+    """
+    if _unconditional(context, loop):
         yield context.obstacle(
             loop.source,
             "one loop trains and evaluates, in different functions",
@@ -673,18 +670,6 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
             SHARDED_ONLY,
             assumes=f"the result of evaluating `{ast.unparse(loop.source)}` is a mean over samples",
         )
-        return
-    for number in numbers:
-        in_place = number.kind == "rows" and number.call is None
-        if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
-            yield context.obstacle(
-                loop.source,
-                f"one loop trains and evaluates, and `{number.what}` may not be a mean",
-                "write two loops",
-                SHARDED_ONLY,
-                assumes=f"`{number.what}` is a mean over samples, or need not cover the whole data set",
-            )
-            return
 
 
 def evaluates_too(context: Context, loop: BatchLoop) -> bool:

@@ -214,7 +214,7 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
         for it in models
     )
     if models and (tracked or isinstance(owner, ast.Name)):
-        return tracked
+        return tracked or _is_named_part(context, owner, held, names)
     if not models and values & held:
         return True
     if isinstance(owner, ast.Name):
@@ -229,6 +229,22 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
             )
         )
     return isinstance(owner, ast.Attribute | ast.Subscript) and _is_tracked(context, owner.value, held, names)
+
+
+def _is_named_part(context: Context, owner: ast.expr, held: Values, names: set[int]) -> bool:
+    """Whether a name stands for a part of a wrapped model: ``head = model.module.fc if wrapped else model.fc``."""
+    program = context.program
+    waiting = [program.source(it).plain for it in program.definitions(owner)]
+    parts: list[ast.expr | None] = []
+    while waiting:
+        match waiting.pop():
+            case ast.IfExp(body=body, orelse=other):
+                waiting += [body, other]
+            case value:
+                parts.append(value)
+    return bool(parts) and all(
+        isinstance(it, ast.Attribute | ast.Subscript) and _is_tracked(context, it, held, names) for it in parts
+    )
 
 
 def _holds_tracked(context: Context, module: Inst, held: Values) -> bool:
