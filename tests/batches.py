@@ -246,8 +246,19 @@ CASES = {
         ),
         GRADIENT,
     ),
-    "a sample by its number": Case(looped(STEP + "        print(outputs.softmax(1)[7].tolist())\n"), NUMBER),
-    "a label by its number": Case(looped(STEP + "        print(targets.cpu()[7].item())\n"), NUMBER),
+    "a sample by its number": Case(looped(STEP + "        print(outputs.softmax(1)[7].tolist())\n")),
+    "a label by its number": Case(looped(STEP + "        print(targets.cpu()[7].item())\n")),
+    "pictures by their number": Case(
+        looped(
+            STEP + "        if step % 2 == 0:\n            picture = inputs[5, 0:3]\n"
+            "            picture = (picture - picture.min()) / (picture.max() - picture.min())\n"
+            "            print('%.6f' % picture.mean().item(), outputs[1, ...].argmax().item())\n        step += 1\n",
+            "step = 0\n",
+        )
+    ),
+    "a sample that is kept by its number": Case(
+        looped(STEP + "        kept['last'] = outputs.softmax(1)[7]\n", "kept = {}\n"), NUMBER
+    ),
     "the first sample": Case(looped(STEP + "        print(outputs.softmax(1)[0].tolist())\n")),
     "an accuracy without a tensor": Case(
         looped(

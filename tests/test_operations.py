@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from types import CodeType
 
+import numpy
 import pytest
 import torch
 import torchvision.transforms.functional
@@ -155,6 +156,9 @@ AXES = {"astype"}
 """Methods of arrays, which the table has beside those of tensors."""
 
 
+PACKAGES = {"torch": torch, "torchvision": torchvision, "numpy": numpy}
+
+
 class Wrong(AssertionError):
     """The table says something of a call that is not so."""
 
@@ -224,15 +228,24 @@ class Tried:
     def run(self, tensors: Tensors) -> object:
         """What the call hands out; it gets tensors of its own, as it may write into them."""
         named = {name: tensors[name] for name in self._code.co_names if name in tensors}
-        given = {"torch": torch, "torchvision": torchvision, **_own(named)}
+        given = {**PACKAGES, **_own(named)}
+        if self.text.startswith("numpy."):
+            given |= {name: it.numpy() for name, it in given.items() if isinstance(it, torch.Tensor)}
         before = torch.get_rng_state() if self.is_layer else None
         if self.row.random or self.is_layer:
             torch.manual_seed(1)
         try:
-            return eval(self._code, given)
+            return _numeric(eval(self._code, given))
         finally:
             if before is not None:
                 torch.set_rng_state(before)
+
+
+def _numeric(value: object) -> object:
+    """What numpy hands out, unless it has made an array of text."""
+    if isinstance(value, numpy.ndarray | numpy.generic) and value.dtype.kind not in "biufc":
+        raise TypeError(value.dtype)
+    return value
 
 
 def _own(tensors: Tensors) -> Tensors:
@@ -262,7 +275,8 @@ def calls(row: Operation) -> Iterator[Tried]:
             if home == "torch.Tensor":
                 yield _method(row, f"{taken}.{last}({rest})")
             else:
-                yield _function(row, f"{name}({', '.join(filter(None, (taken, rest)))})")
+                named = rest.replace("dim=", "axis=") if home == "numpy" else rest
+                yield _function(row, f"{name}({', '.join(filter(None, (taken, named)))})")
         given = PLAINLY
     for text in SPELLED.get(row.name, ()):
         function = ast.parse(text).body[0].value.func  # type: ignore[attr-defined]
@@ -272,7 +286,7 @@ def calls(row: Operation) -> Iterator[Tried]:
 
 def _can_be_made(text: str) -> bool:
     try:
-        eval(text, {"torch": torch, "torchvision": torchvision})
+        eval(text, PACKAGES)
     except Exception:
         return False
     return True
@@ -280,7 +294,7 @@ def _can_be_made(text: str) -> bool:
 
 def _exists(name: str) -> bool:
     """Whether this version of torch has it; arrays' methods are not looked at."""
-    found: object = {"torch": torch, "torchvision": torchvision}[name.partition(".")[0]]
+    found: object = PACKAGES[name.partition(".")[0]]
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
     return callable(found)
@@ -422,9 +436,7 @@ def holds(does: Does, whole: object, parts: list[object], is_random: bool, dimen
 def _tensor(value: object) -> object:
     if isinstance(value, list) and value and isinstance(value[0], int | float | bool | list):
         return torch.tensor(value)
-    return (
-        torch.from_numpy(value) if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) else value
-    )
+    return torch.as_tensor(value) if isinstance(value, numpy.ndarray | numpy.generic) else value
 
 
 def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple[set[Does], bool]:
@@ -495,7 +507,7 @@ def _needed(row: Operation) -> int:
 def _check_kept(tried: Tried, tensors: Tensors) -> None:
     """A layer that treats samples by themselves remembers nothing of them, as running statistics would."""
     call, state = _parsed(tried.text), torch.get_rng_state()
-    layer = eval(ast.unparse(call.func), {"torch": torch, "torchvision": torchvision})
+    layer = eval(ast.unparse(call.func), PACKAGES)
     before = {name: it.clone() for name, it in getattr(layer, "state_dict", dict)().items()}
     eval(f"layer({', '.join(map(ast.unparse, call.args))})", {**_own(tensors), "layer": layer})
     torch.set_rng_state(state)

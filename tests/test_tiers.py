@@ -876,6 +876,11 @@ TRAINED = {
         "def pick(net):\n    kept = []\n    for name, p in net.named_parameters():\n        kept += [p]\n    return kept\n\n\n"
         "optimizer = torch.optim.SGD(pick(model), lr=0.1)",
     ),
+    "groups by name": (
+        OPTIMIZER,
+        "groups = [{'params': [it]} for name, it in model.named_parameters() if it.requires_grad]\n"
+        "optimizer = torch.optim.SGD(groups, lr=0.1)",
+    ),
 }
 
 
@@ -883,6 +888,38 @@ TRAINED = {
 def test_an_optimizer_of_the_wrapped_model_does_not_matter(name: str) -> None:
     _, conversion = converted(PROGRAM.replace(*TRAINED[name]))
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+
+
+HELD_OUT = """\
+import glob
+
+
+class Held(torch.utils.data.Dataset):
+    def __init__(self):
+        names = sorted(glob.glob("held/*.png"))
+        self.names = [names[it] for it in np.random.permutation(len(names))[:40]]
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        return torch.randn(8), int(self.names[index][-5])
+
+
+def validate(net):
+    hits = 0
+    for inputs, targets in DataLoader(Held(), batch_size=16):
+        hits += (net(inputs).argmax(1) == targets).sum().item()
+    return hits
+
+
+data = """
+
+
+def test_a_permutation_of_what_is_no_batch_does_not_matter() -> None:
+    """A data set that a validation amid the training makes draws the files that it has."""
+    text = "import numpy as np\n" + PROGRAM.replace("data = ", HELD_OUT, 1)
+    assert converted(text + "        validate(model.module)\n")[1].scripts[0].tier == "sharded"
 
 
 def test_a_helper_that_trains_a_wrapped_model_and_a_bare_one_is_given_the_second_synced() -> None:

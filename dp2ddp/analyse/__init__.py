@@ -149,12 +149,15 @@ def analyse(
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     judged = metrics.judge(context, batch_loops)
+    reported = reports.find(context, batch_loops, judged.whole, judged.asked)
     made = tuple(
-        replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers)) for it in made
+        replace(
+            it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers, reported.picking)
+        )
+        for it in made
     )
     made = loaders.conditional(made, [it.scripts for it in wrapped if models.is_conditional(it)])
     sharded = {loader.at for loader in made if loader.shard}
-    reported = reports.find(context, batch_loops, judged.whole, judged.asked)
     own = partial(agreements.has_own_path, context)
     acts = effects.collect(context, reported.statements(context), own)
     numbers = tuple(placing.numbers(context, reported, acts))
@@ -211,7 +214,7 @@ def analyse(
             *noise.obstacles(),
             *collating.obstacles(context, loops.training_loaders(batch_loops)),
             *metrics.obstacles(context, batch_loops),
-            *metrics.numbered(context, batch_loops),
+            *metrics.numbered(context, batch_loops, reported.whole),
             *reports.obstacles(context, reported),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context, parallel.at_home(context)),
@@ -248,10 +251,16 @@ def _lines(context: Context) -> Iterator[Lines]:
                 yield Lines(scope.file.path, first, last, context.run_by(statement))
 
 
-def _ordered(loader: Loader, gathers: tuple[Gather, ...]) -> str:
-    """Why a loader must hand out the original's batches in their order: a loss is given whole ones, not shuffled."""
-    asked = any(gather.scripts & loader.scripts for gather in gathers)
-    return "a loss depends on the order of its samples" if asked and loader.shuffle is not True else ""
+def _ordered(loader: Loader, gathers: tuple[Gather, ...], picking: frozenset[Path]) -> str:
+    """Why a loader must hand out the original's batches in their order: not shuffled, they are needed whole.
+
+    ``picking``: the programs that take samples by their number in the batch.
+    """
+    if loader.shuffle is True:
+        return ""
+    if any(gather.scripts & loader.scripts for gather in gathers):
+        return "a loss depends on the order of its samples"
+    return "samples are taken by their number" if picking & loader.scripts else ""
 
 
 def _concerned(project: Project) -> list[SourceFile]:

@@ -1,4 +1,4 @@
-"""What the operations of torch do to the batch: one table of functions, methods and layers.
+"""What the operations of torch and numpy do to the batch: one table of functions, methods and layers.
 
 A batch has its samples in dimension 0. Each row is one operation, under all the names that it has: ``silu/SiLU`` is
 ``torch.nn.functional.silu`` and the layer ``torch.nn.SiLU``; ``relu/ReLU`` also ``torch.relu``, ``x.relu()`` and
@@ -146,6 +146,7 @@ HOMES = {
     "linalg": "torch.linalg",
     "fft": "torch.fft",
     "autograd": "torch.autograd",
+    "N": "numpy",
     "V": "torchvision.transforms.functional",
     "V2": "torchvision.transforms.v2.functional",
 }
@@ -304,7 +305,7 @@ def _changes_places(*names: str) -> Rule:
 
 def _unsqueeze(arguments: Arguments) -> Does:
     """A dimension more: the samples stay first unless it is put before them, as -2 does to one number for each."""
-    given = arguments.get(0, "dim")
+    given = arguments.get(0, "dim", "axis")
     number = None if given is None else arguments.number(given)
     return Does.MOVES if number is None or number == 0 or number < -1 else Does.SAMPLES
 
@@ -451,6 +452,10 @@ TABLE: tuple[Operation, ...] = (
         special.gammainc special.gammaincc special.gammaln special.i0e special.i1 special.i1e special.log_ndtr
         special.ndtr special.ndtri special.psi special.xlog1py special.zeta special.multigammaln
         Tensor.zero Tensor.fill torch.fill ones_like zeros_like full_like empty_like complex polar
+        N.abs N.absolute N.add N.ceil N.clip N.cos N.divide N.equal N.exp N.floor N.greater N.greater_equal N.isfinite
+        N.isinf N.isnan N.less N.less_equal N.log N.log10 N.log1p N.log2 N.logical_and N.logical_not N.logical_or
+        N.maximum N.minimum N.multiply N.nan_to_num N.negative N.not_equal N.ones_like N.power N.round N.sign N.sin
+        N.sqrt N.square N.subtract N.tanh N.zeros_like
         /Identity
         """,
     ),
@@ -464,7 +469,7 @@ TABLE: tuple[Operation, ...] = (
         random=True,
     ),
     *_table(_numbers, "isin bucketize", rows=1),
-    *_table(_where, "where"),
+    *_table(_where, "where N.where"),
     # The numbers as they are.
     *_table(
         always(Does.HANDS_ON),
@@ -473,12 +478,12 @@ TABLE: tuple[Operation, ...] = (
         Tensor.char Tensor.bool Tensor.byte Tensor.bfloat16 Tensor.type_as Tensor.contiguous detach clone
         Tensor.requires_grad_ Tensor.pin_memory Tensor.data autograd.Variable Tensor.astype torch.tensor torch.as_tensor
         torch.asarray torch.from_numpy Tensor.numpy Tensor.item Tensor.tolist Tensor.to_dense Tensor.retain_grad
-        Tensor.resolve_conj Tensor.resolve_neg
+        Tensor.resolve_conj Tensor.resolve_neg N.array N.asarray N.asanyarray N.ascontiguousarray N.copy
         """,
         rows=1,
     ),
     *_table(_type, "Tensor.type", rows=1),
-    *_table(_squeeze, "squeeze", rows=1),
+    *_table(_squeeze, "squeeze N.squeeze", rows=1),
     # Sample by sample, in the dimensions that the operation is made for: the samples' is its batch dimension.
     *_table(
         _samples,
@@ -572,12 +577,14 @@ TABLE: tuple[Operation, ...] = (
     *_table(along(None, layer=None, last=True), "pairwise_distance/PairwiseDistance", rows=2),
     *_table(along(last=True), "glu/GLU", rows=1),
     *_table(along(3, last=True), "F.gumbel_softmax", rows=1, random=True),
-    *_table(along(whole=Does.MEAN), "mean", rows=1),
-    *_table(along(whole=Does.TOTAL), "sum nansum count_nonzero", rows=1),
+    *_table(along(whole=Does.MEAN), "mean N.mean", rows=1),
+    *_table(along(whole=Does.TOTAL), "sum nansum count_nonzero N.sum N.nansum N.count_nonzero", rows=1),
     *_table(
         along(),
         """
         nanmean amax amin all any argmax argmin argsort prod std var logsumexp cumsum cumprod logcumsumexp
+        N.all N.amax N.amin N.any N.argmax N.argmin N.argsort N.cumsum N.max N.median N.min N.nanmean N.prod N.sort
+        N.std N.var
         """,
         rows=1,
     ),
@@ -600,19 +607,19 @@ TABLE: tuple[Operation, ...] = (
     *_table(always(Does.LOOKS_UP), "take"),
     *_table(_einsum, "torch.einsum"),
     # Other shapes.
-    *_table(_view, "Tensor.view reshape", shapes=True),
+    *_table(_view, "Tensor.view reshape N.reshape", shapes=True),
     *_table(_like, "Tensor.view_as Tensor.reshape_as Tensor.expand_as", shapes=True),
     *_table(_flatten, "flatten/Flatten ravel", rows=1, shapes=True),
     *_table(_unflatten, "unflatten/Unflatten", rows=1, shapes=True),
     *_table(_expand, "Tensor.expand broadcast_to", shapes=True),
     *_table(_repeat, "Tensor.repeat tile", rows=1, shapes=True),
     *_table(_repeats_each, "repeat_interleave", rows=1, shapes=True),
-    *_table(_permute, "permute", rows=1, shapes=True),
+    *_table(_permute, "permute N.transpose", rows=1, shapes=True),
     *_table(
         _changes_places("dim0", "dim1", "axis0", "axis1"), "transpose swapaxes swapdims", rows=1, shapes=True
     ),
     *_table(_changes_places("source", "destination"), "movedim moveaxis", rows=1, shapes=True),
-    *_table(_unsqueeze, "unsqueeze", rows=1, shapes=True),
+    *_table(_unsqueeze, "unsqueeze N.expand_dims", rows=1, shapes=True),
     *_table(always(Does.MOVES), "t adjoint", rows=1, shapes=True),
     *_table(_join, "torch.cat torch.concat torch.concatenate", shapes=True),
     *_table(_unsqueeze, "torch.stack", shapes=True),

@@ -21,7 +21,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import reaching, right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind
 from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_line_written, is_write
@@ -231,8 +231,9 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     samples = Samples(context)
     for call in context.program.calls:
         if id(call.node) in training and call.names & PERMUTATIONS:
-            if context.whole_loaders and all(samples.of(it) is Kind.SAME for it in handed(call.node)):
-                continue  # of whole batches: what is made of a part is seen where it is indexed
+            same = all(samples.of(it) is Kind.SAME for it in handed(call.node))
+            if same if context.whole_loaders else not _has_samples(samples, call.node):
+                continue  # what is made of a part is seen where it is indexed
             yield context.obstacle(
                 call.node,
                 f"`{ast.unparse(call.node)}` permutes the samples of the global batch: a rank has only its own",
@@ -242,14 +243,19 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             )
 
 
-def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
-    """Samples of a batch that are taken by their number in it: a part has others there, or none.
+def _has_samples(samples: Samples, node: ast.AST) -> bool:
+    """Whether the function round a place has anything of a batch."""
+    body = samples.program.body(samples.program.scope(node))
+    return any(isinstance(it, ast.expr) and samples.of(it) in (*BY_SAMPLE, Kind.COUNT) for it in body)
+
+
+def picked(context: Context, loops: list[BatchLoop], samples: Samples) -> Iterator[ast.Subscript]:
+    """Where samples of a batch are taken by their number in it: a part has others there, or none.
 
     The first is that of the main process's part, too.
     """
     training = set().union(*(loop.runs for loop in loops if loop.trains))
     training -= set().union(*(loop.runs for loop in loops if not loop.trains))
-    samples = Samples(context)
     for node in context.program.nodes.values():
         if (
             not isinstance(node, ast.Subscript)
@@ -260,6 +266,13 @@ def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         several = isinstance(node.slice, ast.Tuple) and len(node.slice.elts) > 1
         place = node.slice.elts[0] if several else node.slice  # type: ignore[attr-defined]
         if written(place) and _has_rows(samples, node.value, several):
+            yield node
+
+
+def numbered(context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> Iterator[Obstacle]:
+    """Samples of a local batch that are taken by their number in it; ``whole``: what is the whole batch's."""
+    for node in picked(context, loops, Samples(context)):
+        if id(node.value) not in whole:
             yield context.obstacle(
                 node,
                 f"`{ast.unparse(node)}` takes a sample by index, but a rank has only its local batch",

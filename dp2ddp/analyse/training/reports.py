@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dp2ddp.analyse.api.containers import FEEDS
 from dp2ddp.analyse.api.purity import KEEPS_NOTHING
@@ -24,7 +25,7 @@ from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training import kept
 from dp2ddp.analyse.training.gathering import ADDITIVE, compared
 from dp2ddp.analyse.training.loops import BatchLoop
-from dp2ddp.analyse.training.metrics import Reporters, deciding
+from dp2ddp.analyse.training.metrics import Reporters, deciding, picked
 from dp2ddp.analyse.training.tensors import Tensors
 from dp2ddp.analyse.training.totals import Adding, Totals
 from dp2ddp.analyse.training.whole_batch import UNWEIGHED, Combined, WholeBatch, average_of
@@ -37,7 +38,8 @@ class Reports:
 
     ``whole``: what is the whole batch's then. ``is_whole`` says of an expression whether it is, or has nothing to do
     with the samples, ``is_settled`` of a condition whether all processes answer it alike, ``values`` what others are.
-    ``unmet``: what is kept elsewhere of a part, by objects that are not followed.
+    ``unmet``: what is kept elsewhere of a part, by objects that are not followed. ``picking``: the programs that take
+    samples by their number in the batch, which is the whole one then.
     """
 
     combined: tuple[Combined, ...]
@@ -47,6 +49,7 @@ class Reports:
     is_settled: Callable[[ast.expr], bool]
     values: Samples
     unmet: tuple[ast.expr, ...] = ()
+    picking: frozenset[Path] = frozenset()
 
     def statements(self, context: Context) -> frozenset[int]:
         """The statements in which all processes meet."""
@@ -74,8 +77,18 @@ def find(
     )
     totals = tuple(finder.adding.totals)
     whole, unmet = frozenset(finder.values.whole), tuple(finder.unmet())
+    picking = frozenset[Path]().union(
+        *(context.run_by(context.program.statement(it)) for it in finder.picked if id(it.value) in whole)
+    )
     return Reports(
-        combined, totals, whole, finder.values.is_whole, finder.values.is_settled, finder.values, unmet
+        combined,
+        totals,
+        whole,
+        finder.values.is_whole,
+        finder.values.is_settled,
+        finder.values,
+        unmet,
+        picking,
     )
 
 
@@ -113,6 +126,9 @@ class _Finder:
         helpers = [self._nodes(index) for index in sorted(self.tensors.own - home)]
         for value in self._added([node for part in nodes for node in part]):
             self._visit(value)
+        self.picked = [it for it in picked(self.context, self.loops, self.values) if not self._is_of_loss(it)]
+        for it in self.picked:
+            self.values.combine("rows", it.value)
         self._fed = [node for part in nodes for node in part if self._is_fed(node)]
         for call in self._fed:
             for given in handed(call):
@@ -186,6 +202,16 @@ class _Finder:
             if not new:
                 return found - home
             found |= new
+
+    def _is_of_loss(self, node: ast.expr) -> bool:
+        """Whether the training may go on with what an expression makes; else it is only kept or shown."""
+        match self.program.statement(node):
+            case ast.Assign(targets=targets):
+                names = [it for target in targets for it in ast.walk(target) if isinstance(it, ast.expr)]
+                return any(not isinstance(it, ast.Name) or self.values.is_trained(it) for it in names)
+            case ast.Expr(value=ast.Call() as call):
+                return not (self._reporters.has(call) or self._is_fed(call))
+        return True
 
     def _added(self, nodes: list[ast.AST]) -> Iterator[ast.expr]:
         """What is added to something; first what is added to numbers that are added themselves."""

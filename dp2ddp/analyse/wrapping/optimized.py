@@ -161,6 +161,8 @@ def _named(context: Context, name: ast.Name | ast.Attribute, depth: int) -> Iter
     program = context.program
     for definition in program.definitions(name):
         around = program.parent(definition)
+        while isinstance(around, ast.Tuple | ast.List):  # `for name, value in …`
+            around = program.parent(around)
         if isinstance(around, ast.comprehension):
             yield from _owners(context, around.iter, depth + 1)
         elif isinstance(definition, ast.arg):
@@ -243,7 +245,8 @@ def _is_named_part(context: Context, owner: ast.expr, held: Values, names: set[i
             case value:
                 parts.append(value)
     return bool(parts) and all(
-        isinstance(it, ast.Attribute | ast.Subscript) and _is_tracked(context, it, held, names) for it in parts
+        isinstance(it, ast.Attribute | ast.Subscript) and _is_tracked(context, it, held, names)
+        for it in parts
     )
 
 
