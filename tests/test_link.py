@@ -82,10 +82,20 @@ def test_the_other_branch_of_a_condition_reaches_a_place_only_round_a_loop() -> 
     assert inner(choice) == ["First"]
     attempt = "try:\n    net = Other(1)\nexcept OSError:\n    {}\nnet = Other(net)\n"
     assert inner(attempt.format("net = Other(2)")) == ["Other"]
-    assert inner(attempt.format("raise")) == ["First", "Other"]
+    assert inner(attempt.format("raise")) == ["Other"]
     assert inner(attempt.format("pass")) == ["First", "Other"]
     loop = "for _ in range(2):\n" + "".join(f"    {line}\n" for line in choice.splitlines())
     assert inner(loop) == ["First", "Other"]
+    third = "net = {}\n"
+    ways = (
+        f"if ready:\n    net = Other(1)\nelif late:\n    net = Other(2)\nelse:\n    {third}net = Other(net)\n"
+    )
+    assert inner(ways.format("Other(3)")) == ["Other"]
+    assert inner(ways.replace(third, "raise OSError\n")) == ["Other"]
+    assert inner(ways.replace(third, "pass\n")) == ["First", "Other"]
+    assert inner(ways.replace(f"else:\n    {third}", "")) == ["First", "Other"]
+    within = ways.format("Other(3)").replace("net = Other(net)", "print(Other(net))\nnet = First()")
+    assert inner("for _ in range(2):\n" + "".join(f"    {it}\n" for it in within.splitlines())) == ["Other"]
 
 
 BRANCHES = {

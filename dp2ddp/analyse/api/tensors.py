@@ -169,10 +169,6 @@ VARIABLE = "torch.autograd.Variable"
 ARRAY_HOMES = ("torch.", "numpy.")
 # What makes nothing of a batch where it is given nothing of one.
 NO_BATCH_HOMES = ("torch.nn.", "torch.device", "torch.cuda.")
-# What makes an array or tensor of a list, with a row for each of its entries.
-COPIES_TO_ARRAY = frozenset(
-    {"numpy.array", "numpy.asarray", "numpy.ascontiguousarray", "numpy.stack", "torch.stack"}
-)
 # Where those that are given numbers before stand the sizes: from the first, or from the last.
 SIZE_PLACES = {"torch.randint": -1, "numpy.random.randint": 2}
 # What makes something that may begin a sum.

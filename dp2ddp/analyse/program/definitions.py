@@ -96,13 +96,13 @@ class Reaching:
                 branch = next(branches, None)
             if branch is not None and at <= branch[1]:
                 continue
-            attempt = self._attempt(holder, around)
-            if attempt is not None:
-                first = bisect_right(known.orders, self.tree.order[id(attempt)])
+            choice = self._choice(holder, around)
+            if choice is not None:
+                first = bisect_right(known.orders, self.tree.order[id(choice)])
                 within = [it for it in known.nodes[first : place + 1] if self.tree.holder(it) is not current]
-                if self._is_made_in_all(attempt, list(map(self.tree.holder, within))):
+                if self._is_made([choice], list(map(self.tree.holder, within))):
                     kept += reversed(within)
-                    hiding = attempt
+                    hiding = choice
                     break
             kept.append(node)
             if self.hides(holder, around):
@@ -139,23 +139,42 @@ class Reaching:
         loops = [node for node in nodes if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
         return Around(nodes, {id(node): place for place, node in enumerate(nodes)}, blocks, loops)
 
-    def _attempt(self, holder: ast.AST, around: Around) -> ast.Try | None:
-        """The ``try`` whose last handler an assignment stands in, before what stands inside ``around``."""
-        handler = self.tree.parent(holder)
-        attempt = self.tree.parent(handler) if isinstance(handler, ast.ExceptHandler) else None
-        if (
-            not isinstance(attempt, ast.Try)
-            or handler is not attempt.handlers[-1]
-            or id(attempt) in around.places
-        ):
-            return None
-        return attempt if id(self.tree.block(attempt)) in around.blocks else None
+    def _choice(self, holder: ast.AST, around: Around) -> ast.stmt | None:
+        """The outermost condition or ``try`` round an assignment, before what stands inside ``around``."""
+        found, part = None, holder
+        while isinstance(outer := self._statement(part), ast.If | ast.Try | ast.With | ast.AsyncWith):
+            if id(outer) in around.places:
+                break
+            part = outer
+            found = outer if isinstance(outer, ast.If | ast.Try) else found
+        return part if found is not None and id(self.tree.block(part)) in around.blocks else None  # type: ignore[return-value]
 
-    def _is_made_in_all(self, attempt: ast.Try, holders: list[ast.AST]) -> bool:
-        """Whether the body of a ``try`` and its handlers either assign or go elsewhere."""
-        parts = [attempt.body, *(handler.body for handler in attempt.handlers)]
-        leaving = ast.Raise | ast.Return | ast.Continue | ast.Break
-        return all(isinstance(part[-1], leaving) or any(it in part for it in holders) for part in parts)
+    def _statement(self, part: ast.AST) -> ast.AST | None:
+        """The statement that a statement is in a block of."""
+        outer = self.tree.parent(part)
+        return self.tree.parent(outer) if isinstance(outer, ast.ExceptHandler) else outer
+
+    def _is_made(self, block: list[ast.stmt], holders: list[ast.AST]) -> bool:
+        """Whether a block assigns on every way through it that does not go elsewhere."""
+        return isinstance(block[-1], ast.Raise | ast.Return | ast.Continue | ast.Break) or any(
+            self._makes(it, holders) for it in block
+        )
+
+    def _makes(self, statement: ast.stmt, holders: list[ast.AST]) -> bool:
+        match statement:
+            case ast.If(body=body, orelse=other):
+                parts = [body, other]
+            case ast.Try(body=body, handlers=handlers):
+                parts = [body, *(it.body for it in handlers)]
+            case ast.With(body=body) | ast.AsyncWith(body=body):
+                parts = [body]
+            case ast.AugAssign() | ast.For() | ast.AsyncFor():
+                return False
+            case _:
+                parts = []
+        if statement in holders:
+            return True
+        return bool(parts) and all(part and self._is_made(part, holders) for part in parts)
 
     def _other_branches(self, around: Around) -> Iterator[tuple[int, int]]:
         """The branches of conditions, by their order, that do not run where a place in the others does."""

@@ -11,9 +11,9 @@ from dp2ddp.analyse.api.layers import HANDS_OUT_PARAMETERS, SCALES_LOSS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
 from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES
-from dp2ddp.analyse.api.tensors import COPIES_TO_ARRAY, DIMENSION_ARGUMENTS, TENSOR_ARGUMENTS, TENSOR_HOMES
+from dp2ddp.analyse.api.tensors import STACKS, TENSOR_ARGUMENTS, TENSOR_HOMES
 from dp2ddp.analyse.dataflow import kinds, losses
-from dp2ddp.analyse.dataflow.kinds import PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import call_in, returned
@@ -53,9 +53,15 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
     if entered and all(isinstance(callee, Func | Bound | Inst) for callee in callees):
         return kinds.join([returned(samples, call, *target, frame) for target in entered], node)
     outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
-    if names and names <= COPIES_TO_ARRAY and len(node.args) == 1 and not _names_dimension(node):
-        if samples.value(node.args[0], frame) is Kind.ROWS:
+    if names and names <= STACKS and len(node.args) == 1 and not node.keywords:
+        if samples.value(node.args[0], frame) is Kind.ROWS:  # a list with an entry for each sample
             return Kind.ROWS
+    if (
+        outside
+        and all(map(_is_of_numpy, names))
+        and kinds.tensor(samples.value(given[0], frame), node) in BY_SAMPLE
+    ):
+        return _named_operation(samples, call, names, frame)
     if names == {"collections.namedtuple.__call__"}:
         parts = [
             kinds.element(it, node) if isinstance(it, Every) else it for it in samples.values(given, frame)
@@ -82,6 +88,11 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
         row = operations.method(function.attr)
         return applied(samples, row, function.attr, [function.value, *node.args], call, frame)
     return Unclear(node)
+
+
+def _is_of_numpy(name: str) -> bool:
+    """Whether a name is one of numpy's operations on arrays."""
+    return name.startswith("numpy.") and operations.operation(name) is not None
 
 
 def _named_operation(samples: Samples, call: Call, names: frozenset[str], frame: Frame) -> Value:
@@ -170,7 +181,3 @@ def _picked(place: ast.AST) -> Problem:
     return Problem(
         f"the loss is a mean over the selected elements `{shown}`, whose number differs across ranks", ""
     )
-
-
-def _names_dimension(node: ast.Call) -> bool:
-    return any(it.arg in DIMENSION_ARGUMENTS for it in node.keywords)
