@@ -371,3 +371,30 @@ def test_a_batch_that_a_function_is_given_in_training_and_evaluation_has_its_key
 def test_what_stands_at_the_keys_of_a_dict_is_each_rank_s(goes: str) -> None:
     asked = f"made = {{}}\nmade['a'] = outputs.std(), 2\n{goes}\n    pass\nif size > 0.5:\n    break"
     assert tier(program(after=indented(asked))) == "whole batch"
+
+
+KEPT = "state = {it: 0.0 for it in ('rate', 'loss')}\nstate['rate'] = 0.1\n"
+ENTRIES = {
+    "of a name": (KEPT, "state['{key}']"),
+    "of an attribute": (
+        "class Run:\n    pass\n\n\nrun = Run()\nrun.state = {}\nrun.state['rate'] = 0.1\n",
+        "run.state['{key}']",
+    ),
+    "written out": ("state = {'rate': 0.1, 'loss': 0.0}\n", "state['{key}']"),
+    "through a function": (
+        KEPT + "\n\ndef keep(held, value):\n    held['loss'] = value\n\n\n",
+        "state['{key}']",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_a_dict_has_under_one_key_says_nothing_of_the_others(name: str) -> None:
+    before, asked = ENTRIES[name]
+    held = asked.format(key="loss")
+    stored = f"{held} = outputs.std().item()"
+    if "function" in name:
+        stored = "keep(state, outputs.std().item())"
+    for key, goes in (("rate", "sharded"), ("loss", "whole batch")):
+        test = f"{stored}\nif {asked.format(key=key)} < 0.05:\n    break\n"
+        assert tier(program(before, indented(test))) == goes, key

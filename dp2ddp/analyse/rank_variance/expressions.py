@@ -66,9 +66,10 @@ class Expressions:
                 return SIZED if self.how(value, frame, found) & NUMBER else 0
             case ast.Attribute(attr=name) if name in NO_NUMBERS:
                 return 0
-            case ast.Attribute(value=value):
-                own = self.how(value, frame, found) if not self.store.is_me(value, frame) else 0
-                return self._settled(node, own | self._field(node, frame) | self._asked(node, frame))
+            case ast.Attribute():
+                return self._settled(node, self._attribute(node, frame, found))
+            case ast.Subscript(value=value, slice=ast.Constant(value=str() as entry)):
+                return self._settled(node, self._entry(value, entry, frame, found))
             case ast.Subscript(value=value, slice=index):
                 held = self.how(value, frame, found)
                 if held & SIZED:
@@ -194,38 +195,57 @@ class Expressions:
         """Without what the values of a name say is the same in all processes."""
         return 0 if how and not how & CHOSEN & ~MEASURED and self.reported.is_whole(node) else how
 
-    def _named(self, name: ast.Name, found: Found) -> int:
-        how = self.store.held_by(self.program.values(name))
+    def _entry(self, held: ast.expr, entry: str, frame: Frame, found: Found) -> int:
+        """What a dict holds under a key."""
+        match held:
+            case ast.Name() if id(held) not in self.reported.whole:
+                return self._settled(held, self._named(held, found, entry))
+            case ast.Attribute(attr=name) if id(held) not in self.reported.whole and name not in NO_NUMBERS:
+                return self._settled(held, self._attribute(held, frame, found, entry))
+        return self.how(held, frame, found)
+
+    def _attribute(self, node: ast.Attribute, frame: Frame, found: Found, entry: str | None = None) -> int:
+        own = self.how(node.value, frame, found) if not self.store.is_me(node.value, frame) else 0
+        return own | self._field(node, frame, entry) | self._asked(node, frame)
+
+    def _named(self, name: ast.Name, found: Found, entry: str | None = None) -> int:
+        store = self.store
+        how = store.held_by(self.program.values(name), entry)
         scope = self.program.scope(name)
         everywhere = self.program.variable(name)
         for made in everywhere:
-            self.store.asking[id(made)][self.store.frame] = None
+            store.asking[id(made)][store.frame] = None
         parameter = next((it for it in scope.signature.every if it.arg == name.id), None)
         if parameter is not None and parameter not in everywhere:  # of a function that no call is seen of
-            return how | found.names.get(id(parameter), 0)
+            return how | store.read(found.names, id(parameter), entry)
         if all(self.program.scope_of.get(id(it)) is scope for it in everywhere):
             made = self.program.definitions(name) or everywhere
-            return how | any_of(found.names.get(id(it), 0) | self.store.foreign.get(id(it), 0) for it in made)
+            return how | any_of(
+                store.read(known, id(it), entry) for it in made for known in (found.names, store.foreign)
+            )
         how |= any_of(
-            self.store.shared.get(id(it), 0) | self.store.foreign.get(id(it), 0) for it in everywhere
+            store.read(known, id(it), entry) for it in everywhere for known in (store.shared, store.foreign)
         )
         return how | SURELY if how & NUMBER else how
 
-    def _field(self, node: ast.Attribute, frame: Frame) -> int:
-        owners = self.store.owners(node.value, frame)
-        self.store.asking[node.attr][self.store.frame] = None
-        known = self.store.fields.get(node.attr, {})
+    def _field(self, node: ast.Attribute, frame: Frame, entry: str | None = None) -> int:
+        store = self.store
+        owners = store.owners(node.value, frame)
+        store.asking[node.attr][store.frame] = None
+        known = store.fields.get(node.attr, {})
         if not owners:
-            return any_of(known.values()) if node.attr not in TRAINED_ATTRIBUTES else 0
+            how = any_of(store.read(known, it, entry) for it in store.known(known))
+            return how if node.attr not in TRAINED_ATTRIBUTES else 0
         named = all(isinstance(it, Ext) for it in owners)  # `torch.utils.data`: no object that is not known
-        how = (0 if named else known.get(None, 0)) | self.store.held_by(self.program.values(node))
-        for owner in owners if known or self.store.shared else ():
+        how = 0 if named else store.read(known, None, entry)
+        how |= store.held_by(self.program.values(node), entry)
+        for owner in owners if known or store.shared else ():
             family = self.program.bases(owner.cls) if isinstance(owner, Inst) else []
-            how |= any_of(known.get(it, 0) for it in (owner, *family))
+            how |= any_of(store.read(known, it, entry) for it in (owner, *family))
             if isinstance(owner, Mod):
                 for made in self.program.exported(owner.path, node.attr):
-                    self.store.asking[id(made)][self.store.frame] = None
-                    how |= self.store.shared.get(id(made), 0)
+                    store.asking[id(made)][store.frame] = None
+                    how |= store.read(store.shared, id(made), entry)
         return how
 
     def _asked(self, node: ast.Attribute, frame: Frame) -> int:
@@ -279,7 +299,11 @@ class Expressions:
         for attribute in [name] if name is not None else list(self.store.fields):
             self.store.asking[attribute][self.store.frame] = None
             known = self.store.fields.get(str(attribute), {})
-            how |= any_of(it for owner, it in known.items() if owner is None or not owners or owner in owners)
+            how |= any_of(
+                self.store.read(known, it)
+                for it in self.store.known(known)
+                if it is None or not owners or it in owners
+            )
         return how
 
     def _length(self, node: ast.Call, how: int) -> int:

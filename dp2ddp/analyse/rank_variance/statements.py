@@ -24,7 +24,9 @@ from dp2ddp.analyse.rank_variance.store import (
     SURELY,
     Found,
     Frame,
+    Keyed,
     any_of,
+    is_key,
 )
 from dp2ddp.analyse.training.metrics import Reporters
 from dp2ddp.analyse.training.reports import Reports
@@ -84,7 +86,7 @@ class Statements:
     def _before(self, target: ast.expr, frame: Frame, found: Found) -> int:
         if not isinstance(target, ast.Name):
             return 0
-        return any_of(found.names.get(id(it), 0) for it in self.program.definitions(target))
+        return any_of(self.store.read(found.names, id(it)) for it in self.program.definitions(target))
 
     def _take(self, node: ast.For | ast.AsyncFor, frame: Frame, found: Found) -> None:
         """What a loop gets in each round."""
@@ -140,6 +142,12 @@ class Statements:
                 for index, part in enumerate(targets):
                     given = own[index] if len(own) == len(targets) else None
                     self._put(part, given, parts[index] | (CHOSEN if chosen else 0), chosen, frame, found)
+            case ast.Name() if isinstance(value, ast.Dict) and all(map(is_key, value.keys)):
+                for key, part in zip(value.keys, value.values, strict=True):
+                    own = self.expressions.how(part, frame, found)
+                    for known in (found.names, self.store.shared):
+                        self.store.grow(known, id(target), own, entry=key.value)  # type: ignore[union-attr]
+                        self.store.grow(known, id(target), CHOSEN if chosen else 0)
             case ast.Name() if how:
                 self.store.grow(found.names, id(target), how)
                 self.store.grow(self.store.shared, id(target), how)
@@ -151,7 +159,8 @@ class Statements:
                         self.store.grow(self.store.shared, id(target), how)
             case ast.Subscript(value=holder, slice=index):
                 at = self.expressions.how(index, frame, found)
-                self._change(holder, how | (CHOSEN if at & ~SIZED else 0), frame, found)
+                entry = index.value if is_key(index) else None  # type: ignore[attr-defined]
+                self._change(holder, how | (CHOSEN if at & ~SIZED else 0), frame, found, entry)
 
     def _parts(self, value: ast.expr | None, how: int, count: int, frame: Frame, found: Found) -> list[int]:
         """How the entries of what is unpacked differ."""
@@ -167,14 +176,14 @@ class Statements:
                 return [any_of(it) for it in zip(*handed, strict=True)]  # type: ignore[arg-type]
         return [how] * count
 
-    def _change(self, held: ast.expr, how: int, frame: Frame, found: Found) -> None:
-        """Something is put into what an expression stands for."""
+    def _change(self, held: ast.expr, how: int, frame: Frame, found: Found, entry: str | None = None) -> None:
+        """Something is put into what an expression stands for; into a dict, under the key ``entry``."""
         if not how or any(map(self._is_part_of_training, self.program.values(held))):
             return
         how |= SURELY
         match held:
-            case ast.Subscript(value=holder):
-                self._change(holder, how, frame, found)
+            case ast.Subscript(value=holder, slice=index):
+                self._change(holder, how, frame, found, index.value if is_key(index) else None)  # type: ignore[attr-defined]
                 return
             case ast.Call(func=ast.Attribute(value=holder)):
                 if not is_outside_name(self.program.values(holder)):  # `torch.cat(rows)` is no part of torch
@@ -189,9 +198,9 @@ class Statements:
                 if any(isinstance(it, Ext | Func) for it in self.program.values(held)):
                     return
                 for owner in self.store.owners(holder, frame) or (None,):
-                    self.store.grow(self.store.fields[name], owner, how, name)
+                    self.store.grow(self.store.fields[name], owner, how, name, entry)
             case ast.Name():
-                self._change_name(held, how, frame, found)
+                self._change_name(held, how, frame, found, entry)
             case _:
                 return
         scope = self.program.scope(held)
@@ -202,7 +211,7 @@ class Statements:
             if isinstance(value, Coll | Made | Inst):
                 at = self.program.scope_of.get(value.site)
                 if not isinstance(held, ast.Name) or at is not scope or scope.is_module:
-                    self.store.grow(self.store.held, value, how)
+                    self.store.grow(self.store.held, value, how, entry=entry)
 
     def _is_part_of_training(self, value: Value) -> bool:
         """Whether an object is a module, or trains or draws: what changes those is looked at where it is done."""
@@ -212,26 +221,27 @@ class Statements:
             and value.name.startswith(STEERS_OR_COMPUTES)
         )
 
-    def _change_name(self, name: ast.Name, how: int, frame: Frame, found: Found) -> None:
+    def _change_name(self, name: ast.Name, how: int, frame: Frame, found: Found, entry: str | None) -> None:
         scope = self.program.scope(name)
         for made in self.program.variable(name):
             if self.program.scope_of.get(id(made)) is not scope:
-                self.store.grow(self.store.foreign, id(made), how)
+                self.store.grow(self.store.foreign, id(made), how, entry=entry)
         own = [it for it in scope.signature.every if it.arg == name.id]
         for made in dict.fromkeys([*self.program.definitions(name), *own]):
             if self.program.scope_of.get(id(made)) is scope:
-                self.store.grow(found.names, id(made), how)
-                self.store.grow(self.store.shared, id(made), how)
+                self.store.grow(found.names, id(made), how, entry=entry)
+                self.store.grow(self.store.shared, id(made), how, entry=entry)
                 if isinstance(made, ast.arg):
-                    self.store.grow(found.changed, id(made), how, frame)
+                    self.store.grow(found.changed, id(made), how, frame, entry)
 
     def _call(self, node: ast.Call, frame: Frame, found: Found) -> None:
         """What a call does to what it is given."""
         for entry in self.expressions.entries(node, frame, found):
             inner = self.store.of(entry.frame)
-            for key, how in inner.changed.items():
+            for changed, how in inner.changed.items():
+                key, part = (changed.held, changed.key) if isinstance(changed, Keyed) else (changed, None)
                 if key in entry.given:
-                    self._change(entry.given[key], how, frame, found)
+                    self._change(entry.given[key], how, frame, found, part)
         call = self.program.call(node)
         if call is None or not is_outside(call) and call.callees or self.reporters.has(node):
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import NOTHING, Value, Values
@@ -44,12 +45,12 @@ class Found:
     of that do. ``changed``: the parameters that it changes. ``fails``: whether some processes get an exception.
     """
 
-    names: dict[int, int]
+    names: dict[int | Keyed, int]
     tests: set[int] = field(default_factory=set)
     spans: dict[tuple[int, int], ast.AST] = field(default_factory=dict)
     returned: int = 0
     parts: tuple[int, ...] | None = None
-    changed: dict[int, int] = field(default_factory=dict)
+    changed: dict[int | Keyed, int] = field(default_factory=dict)
     fails: bool = False
     known: dict[int, tuple[int, int]] = field(default_factory=dict)
     """How expressions differ, with the state of knowledge in which that was found."""
@@ -65,12 +66,25 @@ class Entry:
     given: dict[int, ast.expr]
 
 
+@dataclass(frozen=True)
+class Keyed:
+    """What a dict holds under a key: ``held`` is what the dict is known as."""
+
+    held: object
+    key: str
+
+
 def any_of(found: Iterable[int]) -> int:
     """All the ways to differ that some things have."""
     how = 0
     for it in found:
         how |= it
     return how
+
+
+def is_key(node: ast.AST | None) -> bool:
+    """Whether an index is written out, as the key of a dict."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def plainly(how: int) -> int:
@@ -109,6 +123,8 @@ class Store:
         self.held: dict[object, int] = {}  # what containers hold
         self.shared: dict[object, int] = {}  # definitions, as other functions see them
         self.foreign: dict[object, int] = {}  # and those whose values others change
+        self._entries: dict[object, dict[str, None]] = {}
+        """The keys of dicts under which something has been put, by what the dict is known as."""
         self.bodies: dict[int, list[ast.AST]] = {}
         self.state = 0
         """Counts what is found: what was asked in the same state has the same answer."""
@@ -129,11 +145,20 @@ class Store:
         self.state += 1
         self.waiting[frame] = None
 
-    def held_by(self, values: Values) -> int:
+    def read(self, found: Mapping[Any, int], key: object, entry: str | None = None) -> int:
+        """How something differs; of a dict, the ``entry`` under one key, or any where none is named."""
+        entries = self._entries.get(key, ()) if entry is None else (entry,)
+        return found.get(key, 0) | any_of(found.get(Keyed(key, it), 0) for it in entries)
+
+    def known(self, found: Mapping[Any, int]) -> set[Any]:
+        """All of which something is known to differ, be it under a key."""
+        return {it.held if isinstance(it, Keyed) else it for it in found}
+
+    def held_by(self, values: Values, entry: str | None = None) -> int:
         """What containers hold."""
         for value in values:
             self.asking[value][self.frame] = None
-        return any_of(self.held.get(it, 0) for it in values)
+        return any_of(self.read(self.held, it, entry) for it in values)
 
     def body(self, scope: int) -> list[ast.AST]:
         if scope not in self.bodies:
@@ -170,9 +195,17 @@ class Store:
             found.add(id(node))
             self.again(self.frame)
 
-    def grow(self, found: dict, key: object, how: int, asked: object = None) -> None:
-        """Have more differ, and look again at what asked for it; by default that has the same key."""
-        if how & ~found.get(key, 0):
-            found[key] = found.get(key, 0) | how
+    def grow(
+        self, found: dict, key: object, how: int, asked: object = None, entry: str | None = None
+    ) -> None:
+        """Have more differ, and look again at what asked for it; by default that has the same key.
+
+        ``entry``: it is put into a dict, under this key, and says nothing of what is under others.
+        """
+        place = key if entry is None else Keyed(key, entry)
+        if how & ~found.get(place, 0):
+            found[place] = found.get(place, 0) | how
+            if entry is not None:
+                self._entries.setdefault(key, {})[entry] = None
             self.wake(key if asked is None else asked)
             self.waiting[self.frame] = None
