@@ -146,6 +146,14 @@ def collate(batch):
 
 
 """
+STORED = """
+class Loader(DataLoader):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.collate_fn = collate
+
+
+"""
 SPLIT = """
 SIZE = 12
 
@@ -211,6 +219,15 @@ CASES = {
             "collate_fn=collate)", "**keywords)"
         ),
         TOGETHER,
+    ),
+    "a collate function that the loader's class stores": Case(
+        HEAD + MIXED + STORED + LOADER.replace("DataLoader(", "Loader(") + TAIL, TOGETHER
+    ),
+    "a collate function that is stored in the loader": Case(
+        HEAD + MIXED + LOADER + "loader.collate_fn = collate\n" + TAIL, TOGETHER
+    ),
+    "a collate function that is stored, and stacks": Case(
+        HEAD + STACKED + STORED + LOADER.replace("DataLoader(", "Loader(") + TAIL
     ),
     "samples got together": Case(HEAD + IN_BATCHES + LOADER + TAIL, "__getitems__"),
     "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "may mix samples"),

@@ -660,6 +660,25 @@ class Context:
         ]
         return own[0] if own else call
 
+    def collates_later(self, site: int) -> list[ast.expr]:
+        """What becomes the ``collate_fn`` of a loader after that has begun: its class, or the program, stores it."""
+        return [
+            value
+            for owner, value in self._stored_collates
+            if not (owners := self.program.values(owner)) or site in self.made(owners, LOADER)
+        ]
+
+    @cached_property
+    def _stored_collates(self) -> list[tuple[ast.expr, ast.expr]]:
+        """``loader.collate_fn = function``: whose, and what."""
+        found = []
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.Attribute) and node.attr == "collate_fn" and isinstance(node.ctx, ast.Store):
+                statement = self.program.statement(node)
+                alone = isinstance(statement, ast.Assign) and node in statement.targets
+                found.append((node.value, statement.value if alone else node))  # type: ignore[attr-defined]
+        return found
+
     def is_derived_loader(self, call: Call) -> bool:
         """Whether a call makes loaders of a class of the project."""
         return self.loader_arguments(call) is not call

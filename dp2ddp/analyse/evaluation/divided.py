@@ -92,8 +92,10 @@ class Divided(EvaluationLoop):
             size, sampler = call.argument("batch_size", 1), call.argument("batch_sampler", None)
             if sampler is None and (size is None or ast.unparse(size) in ("1", "None")):
                 raise Whole(call.node, "its batch size is 1")
-            collate = call.argument("collate_fn", 6)
-            if collate is not None and ast.unparse(collate) != "None":
+            given = call.argument("collate_fn", 6)
+            for collate in [*([given] if given is not None else []), *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
+                if ast.unparse(collate) == "None":
+                    continue
                 raise Whole(collate, f"its loader has a collate function, `{ast.unparse(collate)}`")
 
     def _check_target(self) -> None:

@@ -33,7 +33,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind, is_spread
 from dp2ddp.analyse.program.values import Bound, Const, Ext, Func, Inst, Made, Member, Value, full_name
-from dp2ddp.analyse.training.loaders import given_for, hides_arguments
+from dp2ddp.analyse.training.loaders import collates, hides_arguments
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 
 
@@ -79,7 +79,7 @@ def obstacles(context: Context, training: set[int]) -> Iterator[Obstacle]:
     """What puts the samples of training batches together, and can't be shown to treat each by itself."""
     for call in context.loaders:
         if id(call.node) in training:
-            yield from _of_loader(context, context.loader_arguments(call))
+            yield from _of_loader(context, call)
 
 
 def hand_lists(context: Context, training: set[int]) -> bool:
@@ -89,13 +89,14 @@ def hand_lists(context: Context, training: set[int]) -> bool:
         _holds_lists(found)
         for call in context.loaders
         if id(call.node) in training
-        for given in given_for(context, context.loader_arguments(call), "collate_fn")
+        for given in collates(context, call)
         for found in _collated(context, given)
     )
 
 
-def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
-    for given in given_for(context, call, "collate_fn"):
+def _of_loader(context: Context, made: Call) -> Iterator[Obstacle]:
+    call = context.loader_arguments(made)
+    for given in collates(context, made):
         for found in _collated(context, given):
             across = _across(found)
             if across is not None:
@@ -110,8 +111,8 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
             assumes="the collate function does not mix samples",
         )
     dataset = call.argument("dataset", 0)
-    for made in context.program.values(dataset) if dataset is not None else ():
-        if isinstance(made, Inst) and context.program.methods(made, "__getitems__", dataset):
+    for held in context.program.values(dataset) if dataset is not None else ():
+        if isinstance(held, Inst) and context.program.methods(held, "__getitems__", dataset):
             yield context.obstacle(
                 dataset,
                 "`__getitems__` of the dataset makes a whole batch at once, and may mix samples",

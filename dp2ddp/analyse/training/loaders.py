@@ -164,6 +164,12 @@ def given_for(context: Context, call: Call, name: str) -> list[ast.expr]:
     return [value for display in _displays(context, call) or () for key, value in display if key == name]
 
 
+def collates(context: Context, call: Call) -> list[ast.expr]:
+    """What may put the samples of a loader's batches together, that a call makes: as an argument, or stored later."""
+    given = given_for(context, context.loader_arguments(call), "collate_fn")
+    return [*given, *context.collates_later(id(call.node))]
+
+
 def hides_arguments(context: Context, call: Call) -> bool:
     """Whether a loader is given arguments that can't be seen."""
     starred = any(isinstance(it, ast.Starred) for it in call.node.args)

@@ -54,7 +54,8 @@ def gives_tensors(samples: Samples, loader: int) -> bool:
     if own is not None:
         return not own.is_structure
     data = call.argument("dataset", 0) if call is not None else None
-    if data is None or any(it.arg in ("collate_fn", None) for it in call.node.keywords):  # type: ignore[union-attr]
+    named = any(it.arg in ("collate_fn", None) for it in call.node.keywords)  # type: ignore[union-attr]
+    if data is None or named or samples.context.collates_later(loader):
         return False
     made = program.values(data)
     methods = {it for value in made for it in program.methods(value, "__getitem__", data)}
