@@ -246,6 +246,7 @@ class OwnBatch:
 
     ``is_structure``: it is a tuple or dict of tensors, not one tensor, array or list of samples. ``holds_lists``: or
     of lists with an entry for each sample. ``names``: it is what these have, ``after`` a statement or before it.
+    ``in_rows``: it is known that all of it has an entry for each sample, and nothing all samples' one after the other.
     """
 
     is_loop: bool
@@ -253,6 +254,7 @@ class OwnBatch:
     holds_lists: bool = False
     names: tuple[str, ...] = ()
     after: bool = True
+    in_rows: bool = False
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,92 @@ loss, count = 0, 0
             loss, count = loss + F.cross_entropy(output[None], label[None]), count + 1
         loss = loss / count"""
 
+SPEECH = f"""\
+{HEAD.partition("data = ")[0]}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x, lengths):
+        x, _ = self.rnn(x)
+        return self.fc(x), lengths
+
+
+COLLATE
+loader = DataLoader(DATA)
+model = nn.DataParallel(Net().cuda())
+criterion = CRITERION
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+best = None
+for epoch in range(2):
+    average = 0.0
+    for inputs, targets, sizes, target_sizes in loader:
+        out, sizes = model(inputs.cuda(), sizes.cuda())
+        out = out.transpose(0, 1)
+        scores = SCORES
+        loss = LOSS
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        average += loss.item()
+    print(epoch, average / len(loader))
+"""
+RECORDS = "range(48), batch_size=12, collate_fn=collate"
+COLLATE = """\
+def collate(batch):
+    inputs = nn.utils.rnn.pad_sequence([torch.randn(6 + it % 5, 8) for it in batch], batch_first=True)
+    targets = nn.utils.rnn.pad_sequence([torch.randint(1, 5, (2 + it % 2,)) for it in batch], batch_first=True)
+    return inputs, targets, torch.tensor([6 + it % 5 for it in batch]), torch.tensor([2 + it % 2 for it in batch])
+
+
+"""
+JOINED = COLLATE.replace(
+    "nn.utils.rnn.pad_sequence([torch.randint(1, 5, (2 + it % 2,)) for it in batch], batch_first=True)",
+    "torch.cat([torch.randint(1, 5, (2 + it % 2,)) for it in batch])",
+)
+
+
+def speech(
+    scores: str = "out.float().log_softmax(-1)",
+    loss: str = "criterion(scores, targets.cuda(), sizes, target_sizes)",
+    criterion: str = "nn.CTCLoss(zero_infinity=True)",
+    collate: str = "",
+) -> str:
+    """A program whose loss has the samples in dimension 1."""
+    tensors = (
+        "torch.randn(48, 9, 8), torch.randint(1, 5, (48, 3)), torch.full((48,), 9), torch.full((48,), 3)"
+    )
+    data = RECORDS if collate else f"TensorDataset({tensors}), batch_size=12"
+    words = {"COLLATE\n": collate, "DATA": data, "CRITERION": criterion, "SCORES": scores, "LOSS": loss}
+    text = SPEECH
+    for word, said in words.items():
+        text = text.replace(word, said)
+    return text
+
+
 CASES = {
+    "speech": Case(speech()),
+    "speech, by the number of a dimension": Case(speech("F.log_softmax(out, dim=2)")),
+    "speech, a sum over its samples": Case(
+        speech(
+            loss="criterion(scores, targets.cuda(), sizes, target_sizes) / inputs.size(0)",
+            criterion='nn.CTCLoss(0, "sum")',
+        )
+    ),
+    "speech, a sum": Case(speech(criterion='nn.CTCLoss(0, "sum")')),
+    "speech, a function": Case(
+        speech(loss='F.ctc_loss(scores, targets, sizes, target_sizes, 0, "mean", True)')
+    ),
+    "speech, turned back and forth": Case(speech("out.transpose(0, 1).permute(1, 0, 2).log_softmax(-1)")),
+    "speech, along the samples": Case(speech("out.log_softmax(1)"), "mixes samples"),
+    "speech, not turned": Case(speech("out.transpose(0, 1).log_softmax(-1)")),  # gathered: rows all the same
+    "speech, turned elsewhere": Case(
+        speech("out.permute(2, 1, 0).log_softmax(-1)"), ("which may", "may not")
+    ),
+    "speech, padded": Case(speech(collate=COLLATE)),
+    "speech, targets that are joined": Case(speech(collate=JOINED), TOGETHER),
     "padding to the longest": Case(
         collated(RAGGED).replace("criterion(outputs,", "criterion(outputs.transpose(1, 2),"), TOGETHER
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import itertools
 import re
 import warnings
@@ -25,6 +26,7 @@ import torchvision.transforms.v2.functional  # noqa: F401
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.losses import LOSSES, Loss
 from dp2ddp.analyse.api.operations import NAMES, TABLE, Arguments, Does, Operation, along, always
+from dp2ddp.analyse.api.tensors import LAYERS_KEEP_DIMENSIONS, REORDERS_DIMENSIONS
 
 Tensors = dict[str, torch.Tensor]
 
@@ -342,8 +344,8 @@ def _has_count(node: ast.expr) -> bool:
     return any(isinstance(it, ast.expr) and _counts(it) for it in ast.walk(node))
 
 
-def claim(tried: Tried, rank: int | None, is_flat: bool) -> Does:
-    """What the table says of a call, as the analysis asks for it."""
+def claim(tried: Tried, rank: int | None, is_flat: bool, place: int = 0) -> Does:
+    """What the table says of a call, as the analysis asks for it; ``place``: the dimension that the samples are in."""
     arguments = Arguments(
         tried.given,
         tried.keywords,
@@ -354,6 +356,7 @@ def claim(tried: Tried, rank: int | None, is_flat: bool) -> Does:
         counts=_counts,
         is_of_batch=_of_batch,
         is_rows=_of_batch,
+        place=place,
     )
     does = tried.row.does(arguments)
     made = does in (Does.FILLS, Does.ORDERS)
@@ -480,7 +483,8 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
                     )
                     if does is Does.HANDS_ON and not _is_alone(tried):
                         continue
-                    if not holds(plain, *got, row.random or row.name in UNSET):
+                    plain, dimension = (Does.SAMPLES, 1) if does is Does.TURNS else (plain, 0)
+                    if not holds(plain, *got, row.random or row.name in UNSET, dimension):
                         raise Wrong(
                             f"{tried.text} on {kind} {tuple(tensors['x'].shape)}: {does.name} is not so"
                         )
@@ -489,6 +493,8 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
                     shown.add(does)
                     if does is Does.NUMBERS and not tried.is_layer:
                         _check_moved(tried, tensors, sizes)
+                if (row.keeps or row.shapes) and len(shape) > 0 and not tried.is_layer:
+                    shown |= _turned(tried, tensors, sizes)
     if not row.random and not torch.equal(before, torch.get_rng_state()):
         raise Wrong(f"{row.name} draws random numbers")
     kept = [it for each in itertools.product(shapes, KINDS) for it in batch(*each).values()]
@@ -531,6 +537,20 @@ def _check_moved(tried: Tried, tensors: Tensors, sizes: tuple[int, ...]) -> None
     got = runs(tried, moved, divide(moved, sizes, -1))
     if got is not None and not holds(Does.SAMPLES, *got, tried.row.random or tried.row.name in UNSET, -1):
         raise Wrong(f"{tried.text}: not number by number")
+
+
+def _turned(tried: Tried, tensors: Tensors, sizes: tuple[int, ...]) -> set[Does]:
+    """With the samples in dimension 1: what keeps shapes leaves them there, and what changes places has rows again."""
+    turned = {
+        name: it.transpose(0, 1) if name in ROWS and it.dim() > 1 else it for name, it in tensors.items()
+    }
+    got = runs(tried, turned, divide(turned, sizes, 1)) if _is_alone(tried) else None
+    claims = {claim(tried, rank, False, place=1) for rank in (None, tensors["x"].dim())}
+    stays = {Does.SAMPLES: 1} if tried.row.keeps else {Does.TURNS: 0}
+    for does in claims & stays.keys() if got is not None else ():
+        if not holds(Does.SAMPLES, *got, tried.row.random, stays[does]):  # type: ignore[misc]
+            raise Wrong(f"{tried.text} on turned {tuple(tensors['x'].shape)}: {does.name} is not so")
+    return claims & stays.keys() if got is not None else set()
 
 
 @pytest.fixture(autouse=True)
@@ -623,6 +643,10 @@ PLANTED = {
     "numbers in order": replace(_row("torch.arange"), rule=always(Does.FILLS)),
     "batch norm": replace(_row("torch.nn.BatchNorm1d"), rule=always(Does.SAMPLES), rows=1),
     "running statistics": replace(_row("torch.nn.InstanceNorm1d"), rule=always(Does.SAMPLES)),
+    "a turned tensor that is whole": replace(_row("torch.transpose"), rule=always(Does.TURNS)),
+    "what keeps the samples along the samples": replace(
+        _row("torch.log_softmax"), rule=lambda given: Does.SAMPLES if given.place else along()(given)
+    ),
     "a transposed tensor": replace(_row("torch.t"), rule=always(Does.SAMPLES)),
 }
 
@@ -668,6 +692,34 @@ def test_every_layer_of_torch_that_is_not_known_is_named() -> None:
     }
 
 
+# Dimensions
+
+
+@pytest.mark.parametrize("name", sorted(LAYERS_KEEP_DIMENSIONS))
+def test_a_layer_keeps_as_many_dimensions(name: str) -> None:
+    made = [f"{name}({it})" for it in MADE if _can_be_made(f"{name}({it})")]
+    results = [it for text in made for it in _dimensions(f"{text}(x)")]
+    assert results and all(before == after for before, after in results)
+
+
+@pytest.mark.parametrize("name", sorted(REORDERS_DIMENSIONS))
+def test_an_operation_keeps_as_many_dimensions(name: str) -> None:
+    spelled = [f"x.{name}(%s)", f"torch.{name}(x, %s)", f"torch.nn.functional.{name}(x, %s)"]
+    results = [it for text in spelled for given in GIVEN for it in _dimensions(text % given)]
+    assert results and all(before == after for before, after in results)
+
+
+def _dimensions(text: str) -> Iterator[tuple[int, int]]:
+    """How many dimensions batches have, and what a call makes of them, where it can be called so."""
+    for shape in SHAPES:
+        tensors = _own(batch(shape, "positive"))
+        try:
+            made = eval(text, {"torch": torch, **tensors})
+        except Exception:
+            continue
+        yield tensors["x"].dim(), made.dim()
+
+
 # Losses
 
 
@@ -689,13 +741,21 @@ def _samples(loss: Loss) -> list[torch.Tensor]:
             return [rows[0][:, 0], rows[1][:, 0], ones]
         case "cosine_embedding_loss":
             return [rows[0], rows[1], ones]
+        case "ctc_loss":
+            scores = torch.rand(4, 6, 5, dtype=torch.float64).log_softmax(-1)
+            targets = torch.tensor([[1, 2, 2], [3, 3, 1], [4, 1, 2], [1, 1, 1]])
+            return [scores, targets, torch.tensor([6, 5, 4, 2]), torch.tensor([2, 3, 1, 0])]
     return rows[: len(loss.tensors)]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_a_loss_is_a_mean_over_the_samples_or_a_sum(loss: Loss) -> None:
     given = _samples(loss)
-    parts = list(zip(*(it.split(2) for it in given), strict=True))
+    parts = [list(it) for it in zip(*(it.split(2) for it in given), strict=True)]
+    if loss.second:
+        at = loss.tensors.index(loss.second)
+        for each in (given, *parts):
+            each[at] = each[at].transpose(0, 1)
     for way in ("mean", "sum", "none"):
         function = functools.partial(getattr(torch.nn.functional, loss.name), reduction=way)
         for made in (function, getattr(torch.nn, loss.layer)(reduction=way)):
@@ -705,6 +765,26 @@ def test_a_loss_is_a_mean_over_the_samples_or_a_sum(loss: Loss) -> None:
             if loss.by_number and way == "none":
                 turned = [it.movedim(0, -1) for it in given]
                 assert equal(made(*turned), whole.movedim(0, -1))
+
+
+@pytest.mark.parametrize("loss", [it for it in LOSSES if it.reduction], ids=lambda loss: loss.name)
+def test_a_reduction_stands_where_the_table_says(loss: Loss) -> None:
+    made = (getattr(torch.nn.functional, loss.name), getattr(torch.nn, loss.layer))
+    for function, place in zip(made, loss.reduction or (), strict=True):
+        names = [*inspect.signature(function).parameters]
+        assert names[place] == "reduction"
+
+
+def test_what_is_joined_is_as_good_as_rows() -> None:
+    (loss,) = (it for it in LOSSES if it.joined)
+    scores, targets, inputs, lengths = _samples(loss)
+    joined = torch.cat([row[:size] for row, size in zip(targets, lengths, strict=True)])
+    found = [
+        torch.nn.functional.ctc_loss(scores.transpose(0, 1), it, inputs, lengths) for it in (targets, joined)
+    ]
+    assert equal(*found)
+    with pytest.raises(RuntimeError):  # so many dimensions, if it is given several samples
+        torch.nn.functional.ctc_loss(scores[0], targets, inputs, lengths)
 
 
 def test_a_mean_over_the_batch_is_one() -> None:

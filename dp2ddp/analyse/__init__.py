@@ -140,6 +140,7 @@ def analyse(
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
     context.hands_lists = collating.hand_lists(context, training)
+    context.joins_samples = collating.joins(context, training)
     wrapped = models.collect(context)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)

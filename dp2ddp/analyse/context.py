@@ -77,6 +77,8 @@ class Context:
     """Identities of the nodes whose values the processes agree on."""
     hands_lists: bool = False
     """Whether a batch of the training may hold a list with an entry for each sample, of any size."""
+    joins_samples: bool = False
+    """Whether parts are taken of batches that may hold the numbers of all samples one after the other."""
     assumes: bool = False
     """Whether what is not known of a loss is taken to be as it has to be."""
     taken: dict[int, kinds.Value] = field(default_factory=dict)
@@ -673,7 +675,11 @@ class Context:
         """``loader.collate_fn = function``: whose, and what."""
         found = []
         for node in self.program.nodes.values():
-            if isinstance(node, ast.Attribute) and node.attr == "collate_fn" and isinstance(node.ctx, ast.Store):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == "collate_fn"
+                and isinstance(node.ctx, ast.Store)
+            ):
                 statement = self.program.statement(node)
                 alone = isinstance(statement, ast.Assign) and node in statement.targets
                 found.append((node.value, statement.value if alone else node))  # type: ignore[attr-defined]

@@ -10,16 +10,22 @@ class Loss:
     """A loss, as a function and as a layer: a mean over the samples, or the sum over them, as its reduction says.
 
     ``by_number``: whether every number counts by itself, in whatever dimensions the samples are. ``tensors``: the
-    parameters that may have a row for each sample, in order.
+    parameters that may have a row for each sample, in order; ``second``: that of them which has the samples in
+    dimension 1, ``joined``: that which may have all samples' numbers one after the other. ``reduction``: where the
+    reduction stands among the arguments of the function, and of the layer.
     """
 
     name: str
     layer: str
     by_number: bool = False
     tensors: tuple[str, ...] = ("input", "target")
+    second: str = ""
+    joined: str = ""
+    reduction: tuple[int, int] | None = None
 
 
 PAIRS = ("input1", "input2", "target")
+CTC = ("log_probs", "targets", "input_lengths", "target_lengths")
 LOSSES = (
     Loss("cross_entropy", "CrossEntropyLoss"),
     Loss("nll_loss", "NLLLoss"),
@@ -40,6 +46,8 @@ LOSSES = (
     Loss("margin_ranking_loss", "MarginRankingLoss", by_number=True, tensors=PAIRS),
     Loss("cosine_embedding_loss", "CosineEmbeddingLoss", tensors=PAIRS),
     Loss("triplet_margin_loss", "TripletMarginLoss", tensors=("anchor", "positive", "negative")),
+    # Each loss is divided by the length of its target.
+    Loss("ctc_loss", "CTCLoss", tensors=CTC, second="log_probs", joined="targets", reduction=(5, 1)),
 )
 
 # Losses that are a mean over the samples unless told otherwise, with their functional forms.

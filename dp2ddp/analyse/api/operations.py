@@ -28,6 +28,8 @@ class Does(Enum):
     """A tuple of such rows."""
     MOVES = auto()
     """The numbers that rows would have, in other places: no number is made of several samples."""
+    TURNS = auto()
+    """The same, with the samples in dimension 1; of a tensor that has them there, rows."""
     LOOKS_UP = auto()
     """What a table without samples has for every number of an index; of rows, it may take any."""
     PICKS = auto()
@@ -57,7 +59,7 @@ class Arguments:
     ``rank``: how many dimensions the tensor has, where the code says it. ``is_flat``: whether it may have but one, as
     one number for each sample; ``least``: how many it has at least. ``counts``: whether an expression is the number of
     samples. ``is_of_batch``: whether one is computed of the samples, ``is_rows``: whether it has them in dimension 0.
-    ``number``: the number that an expression is.
+    ``number``: the number that an expression is. ``place``: the dimension that the samples are in, 0 or 1.
     """
 
     given: tuple[ast.expr, ...] = ()
@@ -70,6 +72,7 @@ class Arguments:
     is_of_batch: Callable[[ast.expr], bool] = lambda _: False
     is_rows: Callable[[ast.expr], bool] = lambda _: False
     number: Callable[[ast.expr], int | None] = lambda node: written(node)
+    place: int = 0
 
     def get(self, position: int | None, *names: str) -> ast.expr | None:
         """An argument by place or name; None where it is not given, or is ``None``."""
@@ -86,7 +89,10 @@ class Arguments:
     def is_first(self, dimension: int) -> bool:
         """Whether a dimension is, or may be, that of the samples; the last is not, but of one number for each."""
         if dimension >= 0:
-            return dimension == 0
+            return dimension == self.place
+        if self.place:
+            rank = self.rank or self.least
+            return dimension + rank <= self.place and not (self.rank and dimension + rank < self.place)
         if self.rank is not None:
             return dimension + self.rank <= 0
         return dimension < -1 or self.is_flat
@@ -119,7 +125,8 @@ class Operation:
     ``rows``: how many of the tensors that it is given, from the first one on, may hold samples; None for all. What
     else it is given must be the same for all. ``random``: whether it draws random numbers. ``shapes``: whether it only
     gives another shape, by sizes of which one may be the number of samples. ``least``: how many dimensions a tensor of
-    several samples must have for this.
+    several samples must have for this. ``keeps``: whether what it gives has the shape of what it works on, along
+    dimensions that it is told: then the samples may be in another dimension than the first.
     """
 
     name: str
@@ -130,6 +137,7 @@ class Operation:
     random: bool = False
     shapes: bool = False
     least: int = 1
+    keeps: bool = False
 
     def does(self, arguments: Arguments) -> Does:
         """What it does to the batch, given these arguments."""
@@ -161,6 +169,7 @@ def _table(
     random: bool = False,
     shapes: bool = False,
     least: int = 1,
+    keeps: bool = False,
 ) -> Iterator[Operation]:
     """Rows that share a rule: ``name``, ``home.name``, ``name/Layer/Layer``, ``/Layer`` for a layer alone."""
     for entry in text.split():
@@ -169,7 +178,7 @@ def _table(
         homes = tuple(home.split(",")) if home else USUAL if name else ()
         places = [it for it in homes if it in LAYERS] or ["nn"]
         named = tuple(f"{LAYERS[place]}.{layer}" for layer in layers for place in places)
-        yield Operation(name or layers[0], homes, named, rule, rows, random, shapes, least)
+        yield Operation(name or layers[0], homes, named, rule, rows, random, shapes, least, keeps)
 
 
 # Rules
@@ -287,8 +296,10 @@ def _repeat(arguments: Arguments) -> Does:
 
 
 def _permute(arguments: Arguments) -> Does:
-    sizes = arguments.sizes
-    return Does.SAMPLES if sizes and arguments.number(sizes[0]) == 0 else Does.MOVES
+    first, second = ([arguments.number(it) for it in arguments.sizes] + [None, None])[:2]
+    if arguments.place:
+        return Does.TURNS if first == arguments.place else Does.MOVES
+    return Does.SAMPLES if first == 0 else Does.TURNS if second == 0 else Does.MOVES
 
 
 def _changes_places(*names: str) -> Rule:
@@ -297,8 +308,10 @@ def _changes_places(*names: str) -> Rule:
     def rule(arguments: Arguments) -> Does:
         named = [arguments.keywords[it] for it in names if it in arguments.keywords]
         numbers = [arguments.numbers(it) for it in (*arguments.given, *named)]
+        if sorted(it for part in numbers for it in part or ()) == [0, 1]:
+            return Does.TURNS
         kept = len(numbers) == 2 and all(it and not any(map(arguments.is_first, it)) for it in numbers)
-        return Does.SAMPLES if kept else Does.MOVES
+        return Does.SAMPLES if kept and not arguments.place else Does.MOVES
 
     return rule
 
@@ -423,10 +436,10 @@ def surely_mixes(row: Operation, arguments: Arguments) -> bool:
     if row.name in BEFORE_DIMENSION:
         along_it = arguments.get(1, "dim")
         whole = arguments.is_flat or row.rule is _quantile
-        return whole if along_it is None else 0 in (arguments.numbers(along_it) or ())
+        return whole if along_it is None else arguments.place in (arguments.numbers(along_it) or ())
     dimensions = [it for name in ("dim", "axis", "dims") if (it := arguments.keywords.get(name)) is not None]
     known = [arguments.numbers(it) for it in (*arguments.given, *dimensions)]
-    return None not in known and (not known or any(0 in it for it in known if it))
+    return None not in known and (not known or any(arguments.place in it for it in known if it))
 
 
 _numbers, _samples, _mixes = always(Does.NUMBERS), always(Does.SAMPLES), always(Does.MIXES)
@@ -571,8 +584,8 @@ TABLE: tuple[Operation, ...] = (
     ),
     *_table(_pad, "F.pad", rows=1),
     # Along a dimension that they are told.
-    *_table(along(), "softmax/Softmax log_softmax/LogSoftmax softmin/Softmin", rows=1),
-    *_table(along(1, default=1), "F.normalize", rows=1),
+    *_table(along(), "softmax/Softmax log_softmax/LogSoftmax softmin/Softmin", rows=1, keeps=True),
+    *_table(along(1, default=1), "F.normalize", rows=1, keeps=True),
     *_table(along(1, default=1), "cosine_similarity/CosineSimilarity", rows=2),
     *_table(along(None, layer=None, last=True), "pairwise_distance/PairwiseDistance", rows=2),
     *_table(along(last=True), "glu/GLU", rows=1),
@@ -582,12 +595,13 @@ TABLE: tuple[Operation, ...] = (
     *_table(
         along(),
         """
-        nanmean amax amin all any argmax argmin argsort prod std var logsumexp cumsum cumprod logcumsumexp
+        nanmean amax amin all any argmax argmin argsort prod std var logsumexp
         N.all N.amax N.amin N.any N.argmax N.argmin N.argsort N.cumsum N.max N.median N.min N.nanmean N.prod N.sort
         N.std N.var
         """,
         rows=1,
     ),
+    *_table(along(), "cumsum cumprod logcumsumexp", rows=1, keeps=True),
     *_table(along(result=Does.PARTS), "median nanmedian mode sort cummax cummin std_mean var_mean", rows=1),
     *_table(along(None, result=Does.PARTS), "aminmax", rows=1),
     *_table(along(1, result=Does.PARTS), "topk kthvalue", rows=1),
@@ -696,7 +710,7 @@ METHODS = frozenset(name.removeprefix("torch.Tensor.") for name in NAMES if name
 
 def operation(name: str) -> Operation | None:
     """The row of a function, a method as ``torch.Tensor.…``, or a layer, by its full name; None where it has none."""
-    return NAMES.get(_canonical(name))
+    return NAMES.get(canonical(name))
 
 
 def method(name: str) -> Operation | None:
@@ -715,7 +729,13 @@ def methods(*does: Does) -> frozenset[str]:
     return frozenset(it for it in METHODS if NAMES[f"torch.Tensor.{it}"].name in known)
 
 
-def _canonical(name: str) -> str:
+def layers(*does: Does) -> frozenset[str]:
+    """The full names of layers that do one of some things whatever they are given."""
+    known = names(*does)
+    return frozenset(it for it in LAYER_NAMES if NAMES[it].name in known)
+
+
+def canonical(name: str) -> str:
     """A layer's name without the module of torch.nn that defines it."""
     parts = name.split(".")
     return f"torch.nn.{parts[-1]}" if parts[:3] == ["torch", "nn", "modules"] else name

@@ -41,6 +41,15 @@ KEEPS_DIMENSIONS = frozenset("""
     abs abs_ neg exp log sqrt clamp clamp_ clamp_min clamp_max sigmoid tanh relu round floor ceil requires_grad_
     t expm1 log1p square reciprocal
     """.split())
+# What hands on as many dimensions as it is given, in another order or along one of them; layers that do.
+REORDERS_DIMENSIONS = frozenset("""
+    transpose swapaxes swapdims permute movedim moveaxis softmax log_softmax softmin normalize cumsum cumprod flip roll
+    """.split())
+LAYERS_KEEP_DIMENSIONS = operations.layers(Does.NUMBERS) | frozenset(f"torch.nn.{name}" for name in """
+    Linear LayerNorm GroupNorm RMSNorm BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm InstanceNorm1d InstanceNorm2d
+    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d AvgPool1d AvgPool2d AdaptiveAvgPool1d
+    AdaptiveAvgPool2d Dropout1d Dropout2d Softmax LogSoftmax PReLU
+    """.split())
 # Methods that hand a gradient on, or turn its sign.
 HANDS_GRADIENT_ON = frozenset(
     {"neg", "neg_", "clone", "detach", "contiguous", "to", "float", "double", "half"}
@@ -147,6 +156,8 @@ JOINS_TENSORS = frozenset({"torch.stack", "torch.cat", "torch.concat"})
 # Functions of torch and numpy that join arrays along a dimension that is there; those with a new one.
 CONCATENATES = frozenset({"torch.cat", "torch.concat", "torch.vstack", "numpy.concatenate"})
 STACKS = frozenset({"torch.stack", "numpy.stack"})
+# What makes a tensor of several that are padded to the longest.
+PADS = frozenset({"torch.nn.utils.rnn.pad_sequence"})
 # Those that remove dimensions of size 1.
 SQUEEZES = frozenset({"torch.squeeze", "numpy.squeeze"})
 # What makes a tensor or array of a list, entry by entry.

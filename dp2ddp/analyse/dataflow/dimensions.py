@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.layers import SEQUENTIAL
 from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CHOOSES_NUMBER, MAKES_NUMBER
@@ -12,13 +14,16 @@ from dp2ddp.analyse.api.purity import COMPUTES_NUMBERS
 from dp2ddp.analyse.api.tensors import (
     ARITHMETIC,
     BY_SIZES,
+    FUNCTION_HOMES,
     GIVES_NUMBERS,
     GIVES_TWO,
     KEEPS_DIMENSIONS,
+    LAYERS_KEEP_DIMENSIONS,
     NO_TENSORS,
     OF_ONE_SIZE,
     OF_TENSORS_ALONE,
     REDUCES,
+    REORDERS_DIMENSIONS,
     RESHAPES,
     TAKES_DIMENSIONS,
     TENSOR_OF_NUMBER,
@@ -26,11 +31,12 @@ from dp2ddp.analyse.api.tensors import (
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
 from dp2ddp.analyse.dataflow.definitions import NAMES, given_to, names_options
+from dp2ddp.analyse.dataflow.samples.layers import layers_in
 from dp2ddp.analyse.processes.conditions import OPTIONS
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
-from dp2ddp.analyse.program.values import Func
+from dp2ddp.analyse.program.values import Func, Inst, Made, Value, closure
 
 NUMBER = -1
 """A number of Python's, which has no dimensions to speak of: a tensor without any is 0."""
@@ -40,6 +46,8 @@ NOTHING_YET = -2
 DEPTH = 40
 ROUNDS = 4
 LEVELS = 8
+OF_SECOND = 3
+"""What losses take that have the samples in dimension 1: time, samples and classes."""
 FUEL = 2000
 """How much is looked at for one question."""
 
@@ -55,6 +63,7 @@ class Dimensions:
         self._assumed: set[int] = set()
         self._fuel = FUEL
         self._scalars = self._backward()
+        self._known |= self._by_losses()
 
     def of(self, node: ast.AST) -> int | None:
         """The number of dimensions, ``NUMBER`` for a number of Python's; None where it is not known."""
@@ -140,6 +149,35 @@ class Dimensions:
         found = (frozenset(self.program.definitions(it)) for it in losses_ if isinstance(it, ast.Name))
         return [it for it in found if it]
 
+    def _by_losses(self) -> dict[int, int]:
+        """What a loss is given that takes so many dimensions of several samples, and what it is made of as it is."""
+        found: dict[int, int] = {}
+        for call in self.program.calls:
+            node = losses.second(call) if losses.is_loss(self.context, call) else None
+            while node is not None and id(node) not in found:
+                found[id(node)] = OF_SECOND
+                node = self._kept(node)
+        return found
+
+    def _kept(self, node: ast.expr) -> ast.expr | None:
+        """What an expression has the dimensions of: what a name is given, or an operation works on that keeps them."""
+        match node:
+            case ast.Name():
+                definitions = self.program.definitions(node)
+                behind = (
+                    [it for one in definitions for it in self._behind(one)] if len(definitions) == 1 else []
+                )
+                return behind[0] if len(behind) == 1 else None  # type: ignore[return-value]
+            case ast.Call(func=ast.Attribute(attr=name, value=value)) if (
+                name in KEEPS_DIMENSIONS | REORDERS_DIMENSIONS
+            ):
+                call = self.program.call(node)
+                homes = {it.rpartition(".")[0] for it in call.names} if call is not None else set()
+                if homes and homes <= FUNCTION_HOMES:
+                    return node.args[0] if node.args else None
+                return None if homes and not homes <= {"torch.Tensor"} else value
+        return None
+
     def _compute(self, node: ast.AST) -> int | None:
         match node:
             case ast.Constant(value=bool() | int() | float()):
@@ -177,9 +215,7 @@ class Dimensions:
 
     def _either(self, nodes: Iterable[ast.AST]) -> int | None:
         """What may be any of several: a sum that begins with a number of Python's ends as a tensor."""
-        found = {self.of(node) for node in nodes} - {NOTHING_YET}
-        found = found - {NUMBER} or found
-        return NOTHING_YET if not found else found.pop() if len(found) == 1 else None
+        return _one(map(self.of, nodes))
 
     # Names
 
@@ -242,13 +278,27 @@ class Dimensions:
     def _returned(self, node: ast.Call) -> list[ast.AST]:
         """What a function of the project returns to a call."""
         call = self.program.call(node)
-        if call is None or call.names:
+        if call is None:
             return []
         scopes: list[Scope] = []
+        if self.context.is_wrapped(call.callees):
+            models = closure(call.callees, self.context.inside)
+            return self._handed([it for it in models if not self.context.is_wrapped(frozenset([it]))], node)
+        if call.names:
+            return []
         for callee in call.callees:
             scopes += [self.program.scopes[index] for index, _, _ in self.program.targets(callee, call)]
             if isinstance(callee, Func) and isinstance(self.program.scopes[callee.scope].node, ast.Lambda):
                 return []
+        return self._results(scopes)
+
+    def _handed(self, models: list[Value], place: ast.AST) -> list[ast.AST]:
+        """What the forwards of models of the project return; nothing where one has none that is seen."""
+        own = [self.program.methods(it, "forward", place) if isinstance(it, Inst) else () for it in models]
+        return self._results([self.program.scopes[it] for found in own for it in found]) if all(own) else []
+
+    def _results(self, scopes: list[Scope]) -> list[ast.AST]:
+        """What functions return that hand out nothing else."""
         body = [inner for scope in scopes for inner in self.program.body(scope)]
         if any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in body):
             return []
@@ -281,7 +331,9 @@ class Dimensions:
             return NUMBER if all(self.of(it) == NUMBER for it in handed(node)) else None
         if names == {"torch.autograd.Variable"} and node.args:
             return self.of(node.args[0])
-        if names and all(name.startswith("torch.") and name.count(".") == 1 for name in names):
+        if all(map(self._is_layer, call.callees)) and call.callees and len(node.args) == 1:
+            return _one(self._after(it, node.args[0]) for it in call.callees)  # type: ignore[arg-type]
+        if names and all(name.rpartition(".")[0] in FUNCTION_HOMES for name in names):
             given = node.args
             whole = len(given) == 1 and not node.keywords and last in REDUCES
             return 0 if whole else self._operation(last, given, node)
@@ -292,6 +344,30 @@ class Dimensions:
         if isinstance(function, ast.Attribute):
             return self._operation(function.attr, [function.value, *node.args], node)
         return None
+
+    def _is_layer(self, value: Value) -> bool:
+        return isinstance(value, Made) and operations.canonical(value.name) in (
+            SEQUENTIAL,
+            *LAYERS_KEEP_DIMENSIONS,
+        )
+
+    def _after(self, layer: Made, given: ast.expr | None) -> int | None:
+        """How many dimensions a layer of torch hands out, or several in order."""
+        layers = layers_in(self.context)
+        held = layers.held(layer) if layer.name == SEQUENTIAL else []
+        if held is None or layer in layers.altered:
+            return None
+        is_spread = any(isinstance(it, ast.Starred) for it in self.program.node(layer.site).args)  # type: ignore[attr-defined]
+        for values in (self.program.values(it) for it in reversed(held)):
+            if values and all(self._is_layer(it) and it.name != SEQUENTIAL for it in values):  # type: ignore[union-attr]
+                continue
+            if len(values) != 1 or is_spread:
+                return None
+            (last,) = values
+            if isinstance(last, Made):
+                return self._after(last, None) if last.name == SEQUENTIAL else None
+            return _one(map(self.of, self._handed([last], self.program.node(layer.site))))
+        return None if given is None else self.of(given)
 
     def is_tensor(self, node: ast.AST, seen: frozenset[int] = frozenset()) -> bool:
         """Whether something says that an expression is a tensor: tables have means, too."""
@@ -369,7 +445,7 @@ class Dimensions:
             return 0 if self.of(given[0]) == NUMBER else None
         if name in OF_ONE_SIZE and len(given) == 1:
             return 1 if isinstance(given[0], ast.Constant | ast.List) else None
-        if name in KEEPS_DIMENSIONS:
+        if name in KEEPS_DIMENSIONS | REORDERS_DIMENSIONS:
             return self.of(given[0])
         if name in ARITHMETIC:
             return self._together(given)
@@ -378,7 +454,10 @@ class Dimensions:
         if name in RESHAPES:
             alone = name == "flatten" and not rest and not keywords
             flat = len(rest) == 1 and ast.unparse(rest[0]) == "-1"
-            return 1 if alone or flat else None
+            if alone or flat or name == "flatten" or keywords:
+                return 1 if alone or flat else None
+            sizes = getattr(rest[0], "elts", []) if len(rest) == 1 else rest
+            return len(sizes) if sizes and not any(isinstance(it, ast.Starred) for it in sizes) else None
         return None
 
     def _reduced(
@@ -400,3 +479,10 @@ class Dimensions:
         if kept is None or (isinstance(kept, ast.Constant) and not kept.value):
             return inner - 1
         return inner if isinstance(kept, ast.Constant) else None
+
+
+def _one(each: Iterable[int | None]) -> int | None:
+    """What may be any of several."""
+    found = {*each} - {NOTHING_YET}
+    found = found - {NUMBER} or found
+    return NOTHING_YET if not found else found.pop() if len(found) == 1 else None

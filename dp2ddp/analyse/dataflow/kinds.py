@@ -33,6 +33,8 @@ class Kind(Enum):
     """A sample, or its number, where a loop takes one after the other."""
     NUMBERED = auto()
     """The numbers of the rows, from 0 on: those of a part begin again."""
+    SECOND = auto()
+    """A tensor with the samples in dimension 1, each computed by itself."""
     MOVED = auto()
     """Every sample computed by itself, in dimensions that are not followed."""
     PICKED = auto()
@@ -89,7 +91,8 @@ Value = Kind | Held | Every | Unclear
 
 PLAIN = (Kind.ZERO, Kind.SAME)
 DEALT = (Kind.ROWS, Kind.BATCH, Kind.OUTPUT)
-BY_SAMPLE = (*DEALT, Kind.MOVED)
+ELSEWHERE = (Kind.SECOND, Kind.MOVED)
+BY_SAMPLE = (*DEALT, *ELSEWHERE)
 AVERAGED = (Kind.MEAN, Kind.OWN, Kind.EITHER, Kind.EVEN)
 NUMBERS = (*PLAIN, *AVERAGED, Kind.TOTAL, Kind.COUNT)
 
@@ -126,6 +129,8 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
         if {one, other} <= {Kind.OUTPUT, Kind.HANDED, Kind.OWN, Kind.EITHER}:
             return Kind.HANDED
         if one in BY_SAMPLE and other in BY_SAMPLE:
+            if Kind.SECOND in (one, other):
+                return Kind.MOVED
             order = (Kind.MOVED, Kind.OUTPUT, Kind.BATCH, Kind.ROWS)
             return next(kind for kind in order if kind in (one, other))
         if Kind.PICKED in (one, other) and (one in BY_SAMPLE or other in BY_SAMPLE):
@@ -181,6 +186,8 @@ def entry(value: Value, key: object, place: ast.AST) -> Value:
         return dict(value.entries).get(key, element(value, place))
     if value is Kind.SHAPE:
         return Kind.COUNT if key == 0 else Kind.SAME
+    if value is Kind.SECOND:
+        return Kind.ROWS if isinstance(key, int) and not isinstance(key, bool) else Kind.MOVED
     return value if value in (Kind.OUTPUT, Kind.MOVED) else element(value, place)
 
 
@@ -213,14 +220,14 @@ def elementwise(values: list[Value], place: ast.AST) -> Value:
     """What comes of tensors put together number by number."""
     found = join([tensor(value, place) for value in values], place)
     kinds = {it for value in values if isinstance(it := tensor(value, place), Kind)}
-    if Kind.MOVED in kinds and kinds & {*DEALT, Kind.PICKED}:
+    if kinds & {*ELSEWHERE} and kinds & {*DEALT, Kind.PICKED}:
         return Unclear(place)  # `x.unsqueeze(0) - x.unsqueeze(1)` has a row for each pair
     if found is Kind.ZERO:
         return Kind.SAME
     if found in DEALT:
         plain = all(tensor(value, place) in (*PLAIN, Kind.OUTPUT) for value in values)
         return Kind.OUTPUT if plain else Kind.ROWS
-    fine = found in (Kind.SAME, Kind.UNKNOWN, Kind.PICKED, Kind.MOVED, Kind.EACH, Kind.WHOLE)
+    fine = found in (Kind.SAME, Kind.UNKNOWN, Kind.PICKED, *ELSEWHERE, Kind.EACH, Kind.WHOLE)
     return found if fine or isinstance(found, Unclear) else Unclear(place)
 
 

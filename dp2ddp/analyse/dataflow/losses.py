@@ -50,6 +50,12 @@ def tensors(call: Call) -> list[ast.expr] | None:
     return [it for it in (*given, *rest) if it is not None]
 
 
+def second(call: Call) -> ast.expr | None:
+    """What of these has the samples in dimension 1."""
+    loss = BY_NAME[_last(next(iter(call.names)))]
+    return call.argument(loss.second, loss.tensors.index(loss.second)) if loss.second else None
+
+
 def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
     """How a loss is reduced, and what makes its mean a weighted one."""
     found = {_reduced(maker) for maker in _makers(context, call)}
@@ -83,8 +89,8 @@ def _last(name: str) -> str:
     return name.removesuffix(".__call__").rpartition(".")[2]
 
 
-def _option(call: Call, name: str) -> object:
-    value = call.argument(name)
+def _option(call: Call, name: str, position: int | None = None) -> object:
+    value = call.argument(name, position)
     return value.value if isinstance(value, ast.Constant) else value
 
 
@@ -92,6 +98,8 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
     spelled = ast.unparse(call.node.func)
     last = _last(next(iter(call.names)))
     given = _option(call, "reduction")
+    if given is None and (places := BY_NAME[last].reduction) is not None:
+        given = _option(call, "reduction", places[last in MEANS])
     if _option(call, "size_average") is False or _option(call, "reduce") is False:
         given = "none" if _option(call, "reduce") is False else "sum"
     if given == "batchmean" and last in BATCH_MEANS:

@@ -13,7 +13,7 @@ from dp2ddp.analyse.api.tensors import FILLS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, NUMBERS, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, ELSEWHERE, NUMBERS, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.training import assuming
@@ -108,7 +108,7 @@ def _said(
         )
     if value.refuted:
         yield f"the loss uses {code}, which mixes samples", GATHERED if here else ""
-    if kinds.tensor(samples.of(place, frame), place) is Kind.MOVED:
+    if kinds.tensor(samples.of(place, frame), place) in ELSEWHERE:
         yield f"the loss uses {code}, which may not have one row per sample", ""
     wanted = _wanted(samples, place, frame, loss)
     if wanted == MIXES and _is_size(place):

@@ -25,6 +25,7 @@ from dp2ddp.analyse.api.tensors import (
     MOVES_DIMENSIONS,
     OF_KIND,
     OF_LISTS,
+    PADS,
     STACKS,
 )
 from dp2ddp.analyse.context import Context
@@ -92,6 +93,21 @@ def hand_lists(context: Context, training: set[int]) -> bool:
         for given in collates(context, call)
         for found in _collated(context, given)
     )
+
+
+def joins(context: Context, training: set[int]) -> bool:
+    """Whether parts are taken of batches that may hold the numbers of all samples one after the other."""
+    own = (getattr(context.program.node(it), "own_batch", None) for it in training)
+    return any(it is not None and not it.in_rows for it in own)
+
+
+def hands_rows(context: Context, loader: int) -> bool:
+    """Whether all that a loader's batches are made of has an entry for each sample, however far it is padded."""
+    call = context.program.call(context.program.node(loader))
+    if call is None or hides_arguments(context, context.loader_arguments(call)):
+        return False
+    given = collates(context, call)
+    return all(_across(it) is None for one in given for it in _collated(context, one, _Padding))
 
 
 def _of_loader(context: Context, made: Call) -> Iterator[Obstacle]:
@@ -173,14 +189,14 @@ def _across(found: Found) -> ast.AST | None:
     return next((it for it in inner if it is not None), None)
 
 
-def _collated(context: Context, given: ast.expr) -> Iterator[Found]:
+def _collated(context: Context, given: ast.expr, follower: type[_Collating] | None = None) -> Iterator[Found]:
     """What a ``collate_fn`` makes of a list of samples."""
     values = context.program.values(given)
     if not values and not (isinstance(given, ast.Constant) and given.value is None):
         yield Across(given)
     for value in values:
         if not _is_setting(context, value):
-            yield from _made_by(context, given, value)
+            yield from _made_by(context, given, value, follower or _Collating)
 
 
 def _is_setting(context: Context, value: Value) -> bool:
@@ -195,7 +211,7 @@ def _is_setting(context: Context, value: Value) -> bool:
     return bool(held) and all(it == copied or full_name(it).startswith(OPTIONS) for it in held)
 
 
-def _made_by(context: Context, given: ast.expr, value: Value) -> Iterator[Found]:
+def _made_by(context: Context, given: ast.expr, value: Value, follower: type[_Collating]) -> Iterator[Found]:
     program = context.program
     match value:
         case Const(None):
@@ -207,7 +223,7 @@ def _made_by(context: Context, given: ast.expr, value: Value) -> Iterator[Found]
             if call is None or len(call.node.args) != 1:
                 yield Across(given)
                 return
-            yield from _collated(context, call.node.args[0])
+            yield from _collated(context, call.node.args[0], follower)
         case Func() | Bound() | Inst():
             call = program.call(given) or Call(
                 ast.Call(func=given, args=[], keywords=[]), program.scope(given), frozenset()
@@ -226,7 +242,7 @@ def _made_by(context: Context, given: ast.expr, value: Value) -> Iterator[Found]
                 if not taken.places or taken.rest is not None:
                     yield Across(given)
                 else:
-                    found = _Collating(context, {id(taken.places[0]): Form.SAMPLES}).returned(scope)
+                    found = follower(context, {id(taken.places[0]): Form.SAMPLES}).returned(scope)
                     yield Across(given) if _counts(found) else found
         case _:
             yield Across(given)
@@ -654,7 +670,25 @@ class _Collating:
         if is_spread(call.node):
             return Across(call.node)
         given = {id(it): self.of(value) for it, value in bind(call.node, scope.takes(bound)).given}
-        return _Collating(self.context, given, self.depth + 1).returned(scope)
+        return type(self)(self.context, given, self.depth + 1).returned(scope)
+
+
+class _Padding(_Collating):
+    """The same, where it makes no difference that samples are padded to the longest."""
+
+    def _call(self, node: ast.Call) -> Found:
+        call = self.program.call(node)
+        padded = call.argument("sequences", 0) if call is not None and call.names == PADS else None
+        if call is None or padded is None:
+            return super()._call(node)
+        first = call.argument("batch_first", 1)
+        in_rows = isinstance(first, ast.Constant) and first.value is True
+        found = self.of(padded)
+        return (
+            Form.ROWS
+            if in_rows and found is Form.SAMPLES
+            else found if isinstance(found, Across) else Across(node)
+        )
 
 
 def _binds(statement: ast.AST, definition: ast.AST) -> bool:

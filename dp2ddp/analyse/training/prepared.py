@@ -23,6 +23,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
+from dp2ddp.analyse.training import collating
 from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too
 from dp2ddp.analyse.training.own_batches import Site, Sites, entered, given_to, only_trains
 from dp2ddp.facts import OwnBatch
@@ -99,10 +100,11 @@ class _Preparing:
         found: Sites = {}
         named = {id(self._named(it)) for it in met.values()}
         taken: dict[tuple[int, bool], tuple[ast.stmt, list[str]]] = {}
+        in_rows = all(collating.hands_rows(self.context, it) for loop in self.loops for it in loop.loaders)
         for node in met.values():
             made = self._where_made(node, named)
             if isinstance(made, ast.expr):
-                found[id(made)] = Site(made, OwnBatch(is_loop=False))
+                found[id(made)] = Site(made, OwnBatch(is_loop=False, in_rows=in_rows))
             else:
                 beside, after = made
                 names = taken.setdefault((id(beside), after), (beside, []))[1]
@@ -112,7 +114,7 @@ class _Preparing:
         for (_, after), (beside, names) in taken.items():
             order = [it.id for it in ast.walk(beside) if isinstance(it, ast.Name)]
             names.sort(key=lambda it: (order.index(it) if it in order else len(order), it))
-            kind = OwnBatch(False, is_structure=len(names) > 1, names=(*names,), after=after)
+            kind = OwnBatch(False, is_structure=len(names) > 1, names=(*names,), after=after, in_rows=in_rows)
             sites.append(Site(beside, kind))
         for site in sites:
             if self.context.is_of_module(program.scope(site.node)):  # other programs may run it otherwise

@@ -13,7 +13,17 @@ from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
 from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES
 from dp2ddp.analyse.api.tensors import STACKS, TENSOR_ARGUMENTS, TENSOR_HOMES
 from dp2ddp.analyse.dataflow import kinds, losses
-from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import (
+    BY_SAMPLE,
+    DEALT,
+    ELSEWHERE,
+    PLAIN,
+    Every,
+    Held,
+    Kind,
+    Unclear,
+    Value,
+)
 from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import call_in, returned
@@ -127,7 +137,15 @@ def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
     values = [kinds.tensor(value, node) for value in samples.values(given, frame)]
     if (blamed := kinds.unclear(values)) is not None:
         return blamed
-    if Kind.MOVED in values and not losses.is_elementwise(call):
+    turned = losses.second(call)
+    if turned is not None and any(it not in (*PLAIN, Kind.WHOLE) for it in values):
+        if samples.context.joins_samples:
+            return Unclear(node, _joined(node), refuted=True)
+        at = given.index(turned)
+        if values[at] is not Kind.SECOND or any(it not in DEALT for it in (*values[:at], *values[at + 1 :])):
+            return Unclear(node)
+        values[at] = Kind.ROWS
+    if any(it in ELSEWHERE for it in values) and not losses.is_elementwise(call):
         return Unclear(node)
     value = kinds.elementwise(values, node)
     if value is Kind.PICKED and reduction == "mean":
@@ -180,4 +198,13 @@ def _picked(place: ast.AST) -> Problem:
     shown = ast.unparse(place)
     return Problem(
         f"the loss is a mean over the selected elements `{shown}`, whose number differs across ranks", ""
+    )
+
+
+def _joined(loss: ast.Call) -> Problem:
+    """What to say of targets of which no part can be taken by rows."""
+    shown = ast.unparse(loss.func)
+    return Problem(
+        f"the loss `{shown}` may be given targets one after the other, which can't be cut by samples",
+        "pad them: a row for each sample",
     )

@@ -70,6 +70,7 @@ def applied(
         not in (*PLAIN, Kind.COUNT, Kind.SHAPE),
         is_rows=lambda it: kinds.tensor(samples.value(it, frame), it) in DEALT,
         number=partial(number_of, samples.program),
+        place=int(value is Kind.SECOND),
     )
     return _done(samples, row, row.does(arguments), [value, *rest], call, arguments)
 
@@ -79,6 +80,8 @@ def _done(
 ) -> Value:
     """What comes of an operation that does so much to what it is given."""
     node, value, rest = call.node, values[0], values[1:]
+    if does is Does.HANDS_ON and value is Kind.SECOND and row.name == "squeeze":
+        return Kind.MOVED  # a dimension before that of the samples may be gone
     if does is Does.HANDS_ON:
         return Kind.ROWS if value in (Kind.ROWS, Kind.BATCH) and row.name != "to" else value
     if does in (Does.MEAN, Does.TOTAL):
@@ -116,6 +119,8 @@ def _done(
             return Unclear(node)  # as many rows as it has, not as the part
         case Does.SAMPLES if found in DEALT:
             return Kind.ROWS
+        case Does.SAMPLES if found is Kind.SECOND and row.keeps:
+            return found
         case Does.PARTS if found in DEALT:
             return Every(Kind.ROWS)
         case Does.PICKS if found in BY_SAMPLE:
@@ -165,6 +170,10 @@ def _reshaped(
         return Kind.ROWS if does is Does.SAMPLES else Unclear(node)
     if any(it not in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in sizes) and row.name not in SHAPES_LIKE:
         return kinds.blame(sizes, node)
+    if does is Does.TURNS and inner in (*DEALT, Kind.SECOND):
+        return Kind.ROWS if inner is Kind.SECOND else Kind.SECOND
+    if inner is Kind.SECOND:
+        return Kind.MOVED
     if inner in DEALT:
         return (
             inner

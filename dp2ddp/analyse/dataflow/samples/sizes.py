@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.api.operations import Arguments, Does, written
 from dp2ddp.analyse.api.tensors import NUMBER_ARGUMENTS, SIZE_ARGUMENTS, SIZE_PLACES
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import DEALT, ELSEWHERE, PLAIN, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.link import Program
@@ -72,8 +72,11 @@ def size_of(does: Does, value: Value, arguments: Arguments, node: ast.Call) -> V
         sizes = shape_of_some(node)
         whole = sizes if given is None else kinds.entry(sizes, written(given), node)
         return Kind.TOTAL if does is Does.COUNTS else whole
+    if value is Kind.SECOND and does is Does.SHAPE:
+        number = None if given is None else written(given)
+        return Unclear(node) if number is None or number < 0 else Kind.COUNT if number == 1 else Kind.SAME
     if value not in DEALT:
-        return Kind.COUNT if does is Does.COUNTS and value is Kind.MOVED else Unclear(node)
+        return Kind.COUNT if does is Does.COUNTS and value in ELSEWHERE else Unclear(node)
     if does is Does.COUNTS:
         return Kind.COUNT
     return Kind.SHAPE if given is None else kinds.entry(Kind.SHAPE, written(given), node)
