@@ -784,9 +784,20 @@ class _Followed:
         return self._defined(holder)
 
     def _bound(self, targets: list[ast.expr]) -> set[int]:
-        """What an assignment defines, with the objects that it changes."""
+        """What an assignment defines, with the objects that it changes: none of those that an index is made of."""
         names = [
-            it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name | ast.Attribute)
+            it
+            for target in targets
+            for it in _outside_indices(target)
+            if isinstance(it, ast.Name | ast.Attribute)
         ]
         stored = {id(node) for node in names if isinstance(node.ctx, ast.Store)}
         return stored.union(*(self._defined(node) for node in names if isinstance(node.ctx, ast.Load)))
+
+
+def _outside_indices(node: ast.AST) -> Iterator[ast.AST]:
+    """A target with all that it is made of, but for indices: `kept[epoch + 1]`."""
+    yield node
+    for inner in ast.iter_child_nodes(node):
+        if not (isinstance(node, ast.Subscript) and inner is node.slice):
+            yield from _outside_indices(inner)
