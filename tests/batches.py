@@ -256,7 +256,83 @@ def speech(
     return text
 
 
+MAXIMA = """\
+        optimizer.zero_grad()
+        outputs = model(inputs.cuda())
+        terms = {}
+        {}
+        loss = criterion(outputs, targets.cuda()) + {}
+        loss.backward()
+        optimizer.step()
+"""
+STEPS = """
+class Trainer:
+    def __init__(self, folder, steps):
+        self.model = nn.DataParallel(nn.Linear(8, 2).cuda())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.results = Path(folder)
+        self.step, self.steps = 0, steps
+
+    def load(self, milestone):
+        found = torch.load(str(self.results / f"model-{milestone}.pt"))
+        self.step = found["step"]
+
+    def train(self):
+        batches = cycle(DataLoader(data, batch_size=12))
+        while self.step < self.steps:
+            total = 0.0
+            for _ in range(2):
+                inputs, targets = next(batches)
+                loss = F.cross_entropy(self.model(inputs.cuda()), targets.cuda()) / 2
+                total += loss.item()
+                loss.backward()
+            print(f"{self.step}: {total:.5f}")
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.step += 1
+
+
+def cycle(loader):
+    while True:
+        for batch in loader:
+            yield batch
+
+
+trainer = Trainer("results", 8)
+if len(sys.argv) > 1:
+    trainer.load(int(sys.argv[1]))
+trainer.train()
+"""
+KEPT = """\
+        optimizer.zero_grad()
+        outputs = model(inputs.cuda())
+        loss, other = apart(outputs, targets.cuda())
+        kept.setdefault("loss", {})[epoch + len(kept) / 10] = loss.item()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+APART = """\
+def apart(outputs, targets):
+    near = torch.logsumexp(outputs, 0).mean()
+    return F.cross_entropy(outputs, targets) + 0.1 * near, near
+
+
+kept = {}
+"""
+
 CASES = {
+    "a list by its class": Case(
+        looped(MAXIMA.format("list()", "terms.append(outputs.abs().mean())", "sum(terms)"))
+    ),
+    "a dictionary by its class": Case(
+        looped(MAXIMA.format("dict()", 'terms["near"] = outputs.abs().mean()', 'terms["near"]'))
+    ),
+    "a list by its class of what mixes": Case(
+        looped(MAXIMA.format("list()", "terms.append(outputs.max())", "sum(terms)")), "mixes samples"
+    ),
+    "steps that a file may say": Case(f"import sys\nfrom pathlib import Path\n\n{HEAD}\n{STEPS}"),
+    "numbers that are kept by the epoch": Case(looped(KEPT, APART)),
     "speech": Case(speech()),
     "speech, by the number of a dimension": Case(speech("F.log_softmax(out, dim=2)")),
     "speech, a sum over its samples": Case(

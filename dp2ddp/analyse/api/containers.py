@@ -76,3 +76,5 @@ COLLECTIONS = ("builtins.list", "builtins.dict", "builtins.set", "collections.")
 PLAIN_HOMES = ("builtins.", "collections.")
 # What makes a sequence of another, in the same order: by name.
 SEQUENCES = frozenset({"list", "tuple"})
+# What makes an empty list or dictionary where it is given nothing, as `[]` and `{}`.
+BEGINS_EMPTY = frozenset({"builtins.list", "builtins.dict", "collections.OrderedDict"})

@@ -6,6 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.containers import BEGINS_EMPTY
+from dp2ddp.analyse.api.files import JOINS_PATHS
 from dp2ddp.analyse.api.inspection import ASKS_TYPE
 from dp2ddp.analyse.api.layers import HANDS_OUT_PARAMETERS, SCALES_LOSS
 from dp2ddp.analyse.api.naming import LOADER
@@ -77,6 +79,8 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
             kinds.element(it, node) if isinstance(it, Every) else it for it in samples.values(given, frame)
         ]
         return Every(kinds.join(parts, node))
+    if outside and names <= BEGINS_EMPTY and not given:
+        return Held(())  # as `[]` and `{}`
     if outside and all(name.startswith("builtins.") for name in names):
         return _builtin(samples, call, frame)
     if outside and all(name.startswith(COMPUTES_OR_COPIES) for name in names):
@@ -123,8 +127,8 @@ def _named_operation(samples: Samples, call: Call, names: frozenset[str], frame:
         row = operations.method(node.func.attr) if known else None
         return applied(samples, row, node.func.attr, given, call, frame)
     values = [kinds.tensor(value, node) for value in samples.values(handed(node), frame)]
-    torchs = all(name.startswith("torch.") for name in names)
-    return kinds.same_or_unclear(values, node) if torchs and values else Unclear(node)
+    known = all(name.startswith("torch.") or name in JOINS_PATHS for name in names)
+    return kinds.same_or_unclear(values, node) if known and values else Unclear(node)
 
 
 def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
