@@ -303,6 +303,27 @@ if len(sys.argv) > 1:
     trainer.load(int(sys.argv[1]))
 trainer.train()
 """
+ASKED = """\
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        number = loss.item()
+        fine, why = checked(loss, number)
+        if fine:
+            loss.backward()
+            optimizer.step()
+        else:
+            print(why)
+"""
+CHECKS = """\
+def checked(loss, number):
+    if number == float("inf"):
+        return False, "too much"
+    if torch.isnan(loss).sum() > 0:
+        return False, "nothing"
+    return True, ""
+
+
+"""
 KEPT = """\
         optimizer.zero_grad()
         outputs = model(inputs.cuda())
@@ -331,6 +352,7 @@ CASES = {
     "a list by its class of what mixes": Case(
         looped(MAXIMA.format("list()", "terms.append(outputs.max())", "sum(terms)")), "mixes samples"
     ),
+    "what a function is asked of the loss": Case(looped(ASKED, CHECKS)),
     "steps that a file may say": Case(f"import sys\nfrom pathlib import Path\n\n{HEAD}\n{STEPS}"),
     "numbers that are kept by the epoch": Case(looped(KEPT, APART)),
     "speech": Case(speech()),

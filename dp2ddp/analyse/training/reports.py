@@ -140,6 +140,7 @@ class _Finder:
             (self._given, nodes),
             (self._left, nodes + helpers),
             (self._deciding, nodes),
+            (self._deciding_inside, helpers),
             (self._reported, nodes),
         )
         for step, places in steps:
@@ -282,6 +283,12 @@ class _Finder:
             tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
             for test in tests:
                 yield from self._sums_asked(test)
+
+    def _deciding_inside(self, node: ast.AST) -> Iterator[ast.expr]:
+        """The same in a function that a training loop asks, by what it is given there."""
+        self.tensors.asks_callers = True
+        yield from self._deciding(node)
+        self.tensors.asks_callers = False
 
     def _sums_asked(self, test: ast.expr) -> Iterator[ast.expr]:
         """The sums over samples that are held against something else: those of one part may be too small for it."""

@@ -22,6 +22,7 @@ class Tensors:
         self._steps = STEPS
         self.own: set[int] = set()  # the functions of the training loop
         self.above: set[int] = set()  # those that are handed numbers by another one, which runs the model
+        self.asks_callers = False  # whether a parameter of these functions is what it is given
 
     def handed_back(self, value: ast.expr) -> list[ast.expr]:
         """What a function of the training loop returns, in the place of its call."""
@@ -104,6 +105,9 @@ class Tensors:
 
     def _right_sides(self, definition: ast.AST) -> list[ast.expr | None]:
         """What a name may be assigned, its entries where a function of the training loop hands back several."""
+        if isinstance(definition, ast.arg) and self.asks_callers:
+            inside = self.program.scope(definition).index in self.own
+            return [*self.program.given(definition)] or [None] if inside else [self.right_side(definition)]
         statement = self.program.statement(definition)
         around = self.program.parent(definition)
         if isinstance(statement, ast.AugAssign):  # `loss *= 0.5` is a tensor where it was one
