@@ -303,6 +303,11 @@ if len(sys.argv) > 1:
     trainer.load(int(sys.argv[1]))
 trainer.train()
 """
+FROM_FILE = """\
+with open("scales.csv") as f:
+    rows = list(csv.reader(f))
+scale = sum(float(it[0]) for it in rows)
+"""
 ASKED = """\
         optimizer.zero_grad()
         loss = criterion(model(inputs.cuda()), targets.cuda())
@@ -353,6 +358,18 @@ CASES = {
         looped(MAXIMA.format("list()", "terms.append(outputs.max())", "sum(terms)")), "mixes samples"
     ),
     "what a function is asked of the loss": Case(looped(ASKED, CHECKS)),
+    "numbers of a file": Case(
+        looped(
+            STEP.replace("model(inputs.cuda())", "model(inputs.cuda()) * scale"), f"import csv\n\n{FROM_FILE}"
+        )
+    ),
+    "numbers of a file that is written, too": Case(
+        looped(
+            STEP.replace("model(inputs.cuda())", "model(inputs.cuda()) * scale"),
+            "import csv\n\n" + FROM_FILE.replace('open("scales.csv")', 'open("scales.csv", "r+")'),
+        ),
+        "csv.reader",
+    ),
     "steps that a file may say": Case(f"import sys\nfrom pathlib import Path\n\n{HEAD}\n{STEPS}"),
     "numbers that are kept by the epoch": Case(looped(KEPT, APART)),
     "speech": Case(speech()),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import BEGINS_EMPTY
-from dp2ddp.analyse.api.files import JOINS_PATHS
+from dp2ddp.analyse.api.files import BUILTIN_OPENERS, JOINS_PATHS
 from dp2ddp.analyse.api.inspection import ASKS_TYPE
 from dp2ddp.analyse.api.layers import HANDS_OUT_PARAMETERS, SCALES_LOSS
 from dp2ddp.analyse.api.naming import LOADER
@@ -79,6 +79,8 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
             kinds.element(it, node) if isinstance(it, Every) else it for it in samples.values(given, frame)
         ]
         return Every(kinds.join(parts, node))
+    if outside and names <= BUILTIN_OPENERS and _only_reads(call):
+        return kinds.same_or_unclear(samples.values(given, frame), node)
     if outside and names <= BEGINS_EMPTY and not given:
         return Held(())  # as `[]` and `{}`
     if outside and all(name.startswith("builtins.") for name in names):
@@ -202,6 +204,14 @@ def _picked(place: ast.AST) -> Problem:
     shown = ast.unparse(place)
     return Problem(
         f"the loss is a mean over the selected elements `{shown}`, whose number differs across ranks", ""
+    )
+
+
+def _only_reads(call: Call) -> bool:
+    """Whether a file is opened for nothing but reading."""
+    mode = call.argument("mode", 1)
+    return mode is None or (
+        isinstance(mode, ast.Constant) and str(mode.value).startswith("r") and "+" not in str(mode.value)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from dp2ddp.analyse.api.files import BUILTIN_OPENERS
 from dp2ddp.analyse.api.layers import SCALES_LOSS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.tensors import DESCRIBES
@@ -108,6 +109,12 @@ def _opened(samples: Samples, statement: ast.With, definition: ast.AST, frame: F
         if item.optional_vars is definition and isinstance(call, ast.Call) and call.args:
             if ast.unparse(call.func).endswith(SCALES_LOSS):
                 return samples.value(call.args[0], frame)
+            if (
+                (made := samples.program.call(call)) is not None
+                and made.names <= BUILTIN_OPENERS
+                and made.names
+            ):
+                return samples.value(call, frame)
     return Unclear(definition)
 
 
