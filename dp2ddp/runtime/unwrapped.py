@@ -26,7 +26,8 @@ from .exchange import exchange
 
 VARIABLE = "DP2DDP_CHECK"
 HOW_TO_GO_ON = f"{VARIABLE}=0 turns this comparison off"
-_handles: list[Any] = []
+_handles: list[Any] = []  # of the hook, which stays: torch goes over the hooks while one is called
+_is_watching = False
 _is_averaged = False
 _is_any_wrapped = False
 _is_doubtful = False  # whether models are wrapped under conditions
@@ -36,10 +37,12 @@ _compared: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 def divided(if_wrapped: bool = False) -> None:
     """Note that a loader hands out parts of batches that a model is trained with; ``if_wrapped`` as in ``shard``."""
-    global _is_doubtful
+    global _is_doubtful, _is_watching
     _is_doubtful |= if_wrapped
-    if not _handles and (_is_doubtful or not _is_averaged) and ranks.get_world_size() > 1:
-        _handles.append(register_optimizer_step_post_hook(_compare))
+    if (_is_doubtful or not _is_averaged) and ranks.get_world_size() > 1:
+        _is_watching = True
+        if not _handles:
+            _handles.append(register_optimizer_step_post_hook(_compare))
 
 
 def averaged(parameters: Iterable[torch.Tensor], is_wrapper: bool = False) -> None:
@@ -57,11 +60,11 @@ def is_any_wrapped() -> bool:
 
 
 def _compare(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    if optimizer in _compared or ranks.get_world_size() == 1:
+    global _is_watching
+    if not _is_watching or optimizer in _compared or ranks.get_world_size() == 1:
         return
     _compared.add(optimizer)
-    while _handles and not _is_doubtful:
-        _handles.pop().remove()
+    _is_watching = _is_doubtful
     if _is_averaged and not _is_doubtful:
         return
     held = [it for group in optimizer.param_groups for it in group["params"]]

@@ -57,6 +57,16 @@ for unclear in ((x, torch.zeros(3)), images, (1, "a"), ([torch.zeros(2)] * 2, to
 assert ddp.local_batch(torch.arange(1)).tolist() == [0]  # for the ranks without samples, too
 """
 
+BEFORE_WRAPPED = """
+ddp.init()
+batch = ddp.local_batch(torch.ones(4, 1))
+model = ddp.DistributedDataParallel(torch.nn.Linear(1, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    model(batch).mean().backward()
+    optimizer.step()
+"""
+
 OTHERS = """
 ddp.init()
 for step in range(20):
@@ -67,6 +77,10 @@ for step in range(20):
 @pytest.mark.parametrize("processes", [2, 3])
 def test_each_rank_gets_its_part(lab, tmp_path, processes):
     lab.run(write(tmp_path, PARTS), processes=processes, recorded=False, timeout=60).ok()
+
+
+def test_a_part_may_be_taken_before_the_model_is_wrapped(lab, tmp_path):
+    lab.run(write(tmp_path, BEFORE_WRAPPED), processes=2, recorded=False, timeout=60).ok()
 
 
 def test_ranks_that_have_made_different_batches_are_told(lab, tmp_path):
