@@ -20,7 +20,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from . import aside, dealing, digests, lines, parts, ranks, unwrapped
+from . import aside, dealing, digests, lines, nested, parts, ranks, unwrapped
 from .exchange import exchange
 
 _EVERY = 1000  # batches after which they are compared once more
@@ -42,7 +42,7 @@ def _stepped(*_: Any) -> None:
     _has_stepped = True
 
 
-def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> Any:
+def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False, dim: int = 0) -> Any:
     """This rank's part of a batch that all ranks have made, for training.
 
     It is cut as nn.DataParallel cuts it, ``torch.chunk(batch, W)``: ranks get ceil(N / W) samples in a row, the last
@@ -51,6 +51,14 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
         for start in range(0, len(order), 64):
             picked = ddp.local_batch(order[start : start + 64])
             loss = criterion(model(inputs[picked]), targets[picked])
+
+    With ``dim=1`` the samples are columns, as in sequences that stand side by side. What batches are cut from along
+    another dimension may be taken once, before the loop, and so may the state that is handed from step to step::
+
+        text = ddp.local_batch(columns(corpus, 64), dim=1)  # (T, N)
+        hidden = ddp.local_batch(model.init_hidden(64), dim=1)  # (layers, N, H)
+        for start in range(0, len(text) - 1, 35):
+            outputs, hidden = model(text[start : start + 35], hidden)
 
     The ranks must have made the same batch: after 1, 2, 4, 8, … and then every 1,000 batches that a line has cut they
     compare it (``DP2DDP_CHECK=0`` turns that off, too).
@@ -61,6 +69,7 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
             another one may be either. Numbers, strings and None are handed on, and None alone.
         weighed: whether parts weigh by their numbers of samples, as in ``shard``.
         if_wrapped: for a model that is wrapped under a condition only, as in ``shard``.
+        dim: the dimension of the samples. Where it is not 0, ``batch`` is a tensor, or tuples, dicts and lists of such.
 
     Returns:
         The part, in the same structure. In a plain process or a group of one, ``batch`` itself.
@@ -77,7 +86,7 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
     if all(it is None for it in _leaves(batch)):  # by which some say that there are no more
         return batch
     batch = tuple(batch) if isinstance(batch, zip | map) else batch
-    total = _total(batch)
+    total = _total_along(batch, dim) if dim else _total(batch)
     site = _site(sys._getframe(1))
     _compare(site, batch)
     _begin_round(site)
@@ -85,6 +94,8 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
     own = dealing.chunk(total, ranks.get_rank(), world)
     parts.handed(site, parts.Part(own.stop - own.start, total, weighed), training=True)
     taken = own if own.stop > own.start else dealing.chunk(total, 0, world)
+    if dim:
+        return _cut_along(batch, dim, taken)
     return _cut(batch, total, taken) if _is_structure(batch) else batch[taken]
 
 
@@ -173,6 +184,25 @@ def _cut(value: Any, total: int, own: slice) -> Any:
         entries = [_cut(it, total, own) for it in value]
         return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
     return value[own] if _is_sized(value) else value
+
+
+def _total_along(batch: Any, dim: int) -> int:
+    """How many samples tensors have in a dimension other than 0, all of them as many."""
+    found = {it.shape[dim] if it.dim() > dim else -1 for it in parts.tensors(batch)}
+    if len(found) == 1 and (total := max(found)) > 0:
+        return total
+    raise ValueError(
+        f"local_batch() can't tell how many samples {_shown(batch)} has in dimension {dim}, at {lines.site()}: give it "
+        "tensors that have as many there"
+    )
+
+
+def _cut_along(value: Any, dim: int, own: slice) -> Any:
+    """The samples ``own`` of tensors that have them in a dimension other than 0, in memory of their own."""
+    leaves = nested.flatten(value, dataclasses=True)
+    index = (slice(None),) * dim + (own,)
+    cut = [it[index].contiguous() if isinstance(it, torch.Tensor) else it for it in leaves]
+    return nested.unflatten(value, cut, dataclasses=True)
 
 
 def _shown(value: Any) -> str:

@@ -99,11 +99,14 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     Args:
         module: the model, on one device or, split by hand, on several GPUs. It may be moved later.
-        device_ids, output_device, dim: for classes that derive from it and did from nn.DataParallel. Each rank uses its
-            own device, and parts have their samples in dimension 0.
+        device_ids, output_device: for classes that derive from it and did from nn.DataParallel. Each rank uses its
+            own device.
+        dim: the dimension in which parts have their samples. Where it is not 0, each forward on a part looks whether
+            all tensors that the module takes and returns have as many there as the part, as nn.DataParallel would cut
+            them and put them together.
 
     Raises:
-        ValueError: ``dim`` is not 0; or some parameters are on the CPU and some on a GPU.
+        ValueError: some parameters are on the CPU and some on a GPU.
         RuntimeError: there are other ranks, but the process group does not exist yet.
     """
 
@@ -114,16 +117,12 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
-        if dim != 0:
-            raise ValueError(
-                "ddp.DistributedDataParallel needs the batch in dimension 0: use ddp.DataParallel for another "
-                "dim"
-            )
         callbacks.refuse_waiting(module)
         again.start_if_misled()
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0
+        self._dim = dim  # of the samples
         self.require_backward_grad_sync = True
         self._alone = ranks.is_alone("DistributedDataParallel()")
         if not self._alone:  # else it stays where the program has put it
@@ -198,11 +197,15 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
                 return super().forward(*inputs, **kwargs)
         weighs = self._weighs and not any(weight is not None for weight in weighing.forwards)
         weight = parts.weight(inputs, kwargs, training=self.module.training) if weighs else 1.0
+        if self._dim:
+            parts.require(self._dim, "is given", inputs, kwargs)
         is_known = not math.isnan(weight)
         if is_known and weight != 1.0:
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
         with self._inside if self._guards else nullcontext(), self._in_step(weight):
             output = self._forward_reduced(*inputs, **kwargs)
+        if self._dim:
+            parts.require(self._dim, "returns", output)
         if not is_known:
             return weighing.refused(output)
         if self.require_backward_grad_sync:

@@ -180,6 +180,22 @@ def sizes() -> list[int]:
     return [part.size for part in _candidates().values()]
 
 
+def require(dim: int, does: str, *values: Any) -> None:
+    """Look whether tensors of a training forward have the part's samples in a dimension other than 0.
+
+    Raises:
+        RuntimeError: one has another number there than any part that the forward may be about.
+    """
+    rows = {part.rows for part in _candidates().values()}
+    for tensor in tensors(values) if rows else ():
+        if tensor.dim() <= dim or tensor.shape[dim] not in rows:
+            raise RuntimeError(
+                f"the model {does} a tensor of shape {list(tensor.shape)}, but each rank's part has "
+                f"{' or '.join(map(str, sorted(rows)))} samples in dimension {dim}: take the part of it by "
+                f"ddp.local_batch(…, dim={dim}), or wrap the model in ddp.DataParallel and leave the batches whole"
+            )
+
+
 def _candidates() -> dict[int, Part]:
     """The parts that a forward may be about, by the size of the global batch."""
     return {part.total: part for record in _in_play for part in record.candidates()}

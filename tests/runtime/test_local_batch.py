@@ -73,6 +73,71 @@ for step in range(20):
     ddp.local_batch(torch.full((4,), step + (step > 2) * ddp.get_rank()))
 """
 
+COLUMNS = """
+import copy
+torch.set_default_dtype(torch.float64)
+ddp.init()
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.rnn, self.decoder = torch.nn.Embedding(11, 4), torch.nn.LSTM(4, 5), torch.nn.Linear(5, 11)
+
+    def forward(self, text, state, flat=False):
+        outputs, state = self.rnn(self.encoder(text), state)
+        outputs = self.decoder(outputs)
+        return outputs.view(-1, 11) if flat else outputs, state
+
+torch.manual_seed(0)
+text = torch.randint(11, (25, SIZE))
+net = Net()
+state = tuple(torch.zeros(1, SIZE, 5) for _ in range(2))
+
+def train(net, text, state, combined):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    losses = []
+    for start in range(0, 24, 5):
+        inputs, targets = text[start : start + 5][: 24 - start], text[start + 1 : start + 6]
+        outputs, state = net(inputs, tuple(it.detach() for it in state))
+        loss = torch.nn.functional.cross_entropy(outputs.view(-1, 11), targets.reshape(-1))
+        (loss + 0.3 * (outputs[1:] - outputs[:-1]).pow(2).mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(combined(loss).item())
+    return torch.tensor(losses)
+
+whole = copy.deepcopy(net)
+expected = train(whole, text, state, lambda loss: loss)
+own, first = ddp.local_batch(text, dim=1), ddp.local_batch(state, dim=1)
+wrapped = ddp.DistributedDataParallel(net, dim=1)
+found = train(wrapped, own, first, ddp.batch_loss)
+assert torch.allclose(found, expected, rtol=0, atol=1e-12), found - expected
+for one, other in zip(net.parameters(), whole.parameters()):
+    assert torch.allclose(one, other, rtol=0, atol=1e-12), (one - other).abs().max()
+"""
+
+MISTAKEN = """
+for given, said in (
+    ({"text": own[:5], "state": state}, "is given a tensor of shape [1, 7, 5]"),
+    ({"text": own[:5], "state": first, "flat": True}, "returns a tensor of shape [%d, 11]" % (5 * own.shape[1])),
+):
+    try:
+        wrapped(**given)
+    except RuntimeError as error:
+        assert said in str(error) and "in dimension 1" in str(error), error
+    else:
+        raise AssertionError(said)
+with torch.no_grad():
+    wrapped.eval()(text[:5], state)  # all ranks evaluate all of it
+for unclear in (torch.zeros(3), (text, torch.zeros(4, 3)), 3):
+    try:
+        ddp.local_batch(unclear, dim=1)
+    except ValueError as error:
+        assert "in dimension 1" in str(error), error
+    else:
+        raise AssertionError(unclear)
+"""
+
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_each_rank_gets_its_part(lab, tmp_path, processes):
@@ -92,3 +157,9 @@ def test_ranks_that_have_made_different_batches_are_told(lab, tmp_path):
 def test_in_a_plain_process_a_batch_stays_as_it_is(lab, tmp_path):
     text = "batch = [1, 2]\nassert ddp.local_batch(batch) is batch\nassert list(map(ddp.local_batch, [batch])) == [batch]\n"
     lab.run(write(tmp_path, text), processes=1, recorded=False, timeout=60).ok()
+
+
+@pytest.mark.parametrize(("processes", "size"), [(2, 4), (2, 7), (3, 7), (3, 4)])
+def test_columns_are_parts_whose_steps_are_those_of_the_whole_batch(lab, tmp_path, processes, size):
+    text = COLUMNS.replace("SIZE", str(size)) + (MISTAKEN if size == 7 else "")
+    lab.run(write(tmp_path, text), processes=processes, recorded=False, timeout=60).ok()
