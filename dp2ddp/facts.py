@@ -247,6 +247,7 @@ class OwnBatch:
     ``is_structure``: it is a tuple or dict of tensors, not one tensor, array or list of samples. ``holds_lists``: or
     of lists with an entry for each sample. ``names``: it is what these have, ``after`` a statement or before it.
     ``in_rows``: it is known that all of it has an entry for each sample, and nothing all samples' one after the other.
+    ``dim``: the dimension of the samples; where that is not 0, it is what batches are cut from, before the loop.
     """
 
     is_loop: bool
@@ -255,6 +256,7 @@ class OwnBatch:
     names: tuple[str, ...] = ()
     after: bool = True
     in_rows: bool = False
+    dim: int = 0
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from dp2ddp.analyse.rank_variance import decisions, differing
 from dp2ddp.analyse.training import (
     bare,
     collating,
+    columns,
     drawing,
     hooks,
     loaders,
@@ -102,7 +103,8 @@ def _view(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]
     whole, context = branches.separated(context)
     batch_loops = loops.batch_loops(context)
     covered = set[int]().union(*(it.runs for it in batch_loops if it.trains))
-    sites = [it for it in own_batches.find(context, covered) if not context.run_by(it.node) & unsharded]
+    own = columns.find(context, covered) or own_batches.find(context, covered)
+    sites = [it for it in own if not context.run_by(it.node) & unsharded]
     of_loaders = [it for it in batch_loops if context.run_by(it.node) & preparing]
     if whole is not context:  # a distributed branch beside has parts already
         of_loaders = []
@@ -141,7 +143,8 @@ def analyse(
     training = loops.training_loaders(batch_loops) - dealt
     context.hands_lists = collating.hand_lists(context, training)
     context.joins_samples = collating.joins(context, training)
-    wrapped = models.collect(context)
+    starts = entry.collect(context)
+    wrapped = models.collect(context, starts)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
     asked = dict.fromkeys(loops.evaluated(context, batch_loops), "it is also used for evaluation")
@@ -163,7 +166,6 @@ def analyse(
     acts = effects.collect(context, reported.statements(context), own)
     numbers = tuple(placing.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
-    starts = entry.collect(context)
     agreed = (*agreements.facts(context, origins), *alike.seeds(context))
     early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))

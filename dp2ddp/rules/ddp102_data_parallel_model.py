@@ -146,11 +146,9 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
     if wrap.imported:
         yield DropImport(wrap.path, wrap.imported)
     holes: dict[str, Anchor | str] = {"ddp": wrap.ddp, "module": wrap.module}
-    name, more = "DistributedDataParallel", ""
-    if whole_batch:
-        name = "DataParallel"
-        if wrap.dim is not None:
-            holes["dim"], more = wrap.dim, ", dim={dim}"
+    name, more = "DataParallel" if whole_batch else "DistributedDataParallel", ""
+    if wrap.dim is not None:
+        holes["dim"], more = wrap.dim, ", dim={dim}"
     if wrap.problem is not None:
         # It is not understood when the model is wrapped, or where it is moved: all that stays as it is.
         assert wrap.call is not None

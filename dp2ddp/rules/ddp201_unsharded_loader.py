@@ -14,6 +14,10 @@ condition that stays, batches are sharded only if it is (``if_wrapped=True``).
 Batches that the program makes itself, of slices or by a generator, are made by every rank: ``ddp.local_batch(batch)``
 is the rank's part. The ranks compare what they have made, now and then. So it is with a loader's batches that are mixed
 or padded as a whole: each rank does that, and takes its part where a model gets what comes of it.
+
+Sequences side by side, of which ``DataParallel(model, dim=1)`` gives each replica some columns, are divided before the
+loop that cuts steps from them: ``text = ddp.local_batch(columns(words), dim=1)``, and so is the state that the model
+begins with.
 """
 
 from collections.abc import Iterator
@@ -124,6 +128,7 @@ def _own(loader: Loader) -> Iterator[Edit]:
     holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "made": loader.at}
     more = _weighed(loader) + (", if_wrapped=True" if loader.if_wrapped else "")
     own: OwnBatch = loader.own  # type: ignore[assignment]
+    more += f", dim={own.dim}" if own.dim else ""
     if own.names:
         names = ", ".join(own.names)
         given = f"({names})" if len(own.names) > 1 else names

@@ -247,3 +247,6 @@ KEEPS_PLACES = HANDS_ON | frozenset(
 )
 # Operations that fill a tensor that is there with what samples give: it keeps as many rows as it has.
 FILLS_BY_INDEX = frozenset({"scatter", "scatter_add", "scatter_reduce"})
+# The same numbers in one dimension, and in those that are given.
+FLATTENS = frozenset({"flatten", "ravel"})
+TAKES_SIZES = frozenset({"view", "reshape"})

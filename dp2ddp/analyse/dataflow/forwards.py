@@ -13,6 +13,7 @@ from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.conditions import may_run, reaching_in
 from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.dataflow.samples.frames import Frame
@@ -40,7 +41,10 @@ class Forwards(Samples):
         inputs = [kinds.tensor(self.value(given, frame), given) for given in handed(call.node)]
         if (blamed := kinds.unclear(inputs)) is not None:
             return blamed
-        for given, value in zip(handed(call.node), inputs, strict=True):
+        in_columns = columns.are_among(*inputs)
+        if in_columns and (blamed := columns.forward(self, handed(call.node), inputs)) is not None:
+            return blamed
+        for given, value in zip(handed(call.node), inputs, strict=True) if not in_columns else ():
             if value not in (*DEALT, *PLAIN):
                 return Unclear(given)
         if inputs and all(value in PLAIN for value in inputs):
@@ -49,7 +53,24 @@ class Forwards(Samples):
         fitting = [model for model in models if self._takes(model, call)] or models
         found = [value for model in fitting for value in self._handed(model, call, frame)]
         collections = {isinstance(value, Held | Every) for value in found}
-        return _known(kinds.join(found, call.node)) if len(collections) == 1 else Kind.OUTPUT
+        known = _known(kinds.join(found, call.node)) if len(collections) == 1 else Kind.OUTPUT
+        if not in_columns:
+            return known
+        flat = any(map(self._is_flat, self._returned(fitting, call)))
+        return Unclear(call.node) if flat else columns.handed_out(known, call.node)
+
+    def _is_flat(self, node: ast.expr) -> bool:
+        """Whether what a model returns is known to lack a dimension: of time, of samples, of what is told of each."""
+        rank = self.dimensions.of(node)
+        return rank is not None and 0 <= rank < 3
+
+    def _returned(self, models: list[object], call: Call) -> Iterator[ast.expr]:
+        """The expressions that the forwards of models return, each entry of a tuple by itself."""
+        scopes = {it for model in models for it in self.program.methods(model, "forward", call.node)}  # type: ignore[arg-type]
+        for index in sorted(scopes):
+            for node in self.program.results(self.program.scopes[index]):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    yield from getattr(node.value, "elts", [node.value])
 
     def unseen(self, node: ast.expr) -> ast.Call | None:
         """What a model's forward calls of its own to make a value, where nothing is known of that."""

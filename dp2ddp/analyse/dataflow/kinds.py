@@ -35,6 +35,14 @@ class Kind(Enum):
     """The numbers of the rows, from 0 on: those of a part begin again."""
     SECOND = auto()
     """A tensor with the samples in dimension 1, each computed by itself."""
+    COLUMNS = auto()
+    """A tensor with the samples in dimension 1, each computed by itself: sequences side by side."""
+    STATES = auto()
+    """The same, or a structure of such: what a model hands on from step to step."""
+    FLAT = auto()
+    """All numbers of columns in one dimension, in which the samples take turns."""
+    LINES = auto()
+    """The same in two, the second of a size that is given."""
     MOVED = auto()
     """Every sample computed by itself, in dimensions that are not followed."""
     PICKED = auto()
@@ -93,6 +101,7 @@ PLAIN = (Kind.ZERO, Kind.SAME)
 DEALT = (Kind.ROWS, Kind.BATCH, Kind.OUTPUT)
 ELSEWHERE = (Kind.SECOND, Kind.MOVED)
 BY_SAMPLE = (*DEALT, *ELSEWHERE)
+COLUMNS = (Kind.COLUMNS, Kind.STATES, Kind.FLAT, Kind.LINES)
 AVERAGED = (Kind.MEAN, Kind.OWN, Kind.EITHER, Kind.EVEN)
 NUMBERS = (*PLAIN, *AVERAGED, Kind.TOTAL, Kind.COUNT)
 
@@ -133,6 +142,8 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
                 return Kind.MOVED
             order = (Kind.MOVED, Kind.OUTPUT, Kind.BATCH, Kind.ROWS)
             return next(kind for kind in order if kind in (one, other))
+        if {one, other} == {Kind.COLUMNS, Kind.STATES}:
+            return Kind.STATES
         if Kind.PICKED in (one, other) and (one in BY_SAMPLE or other in BY_SAMPLE):
             return Kind.PICKED
         return Unclear(place)
@@ -145,6 +156,8 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
         return Every(_either(element(one, place), element(other, place), place))
     rest, collection = (one, other) if isinstance(one, Kind) else (other, one)
     inner = tensor(collection, place)
+    if rest is Kind.STATES and inner in (Kind.COLUMNS, Kind.STATES, Kind.UNKNOWN):
+        return rest
     fits = (*PLAIN, Kind.UNKNOWN) if rest in PLAIN else (*DEALT, *PLAIN, Kind.UNKNOWN)
     return rest if rest in (*DEALT, *PLAIN) and inner in fits else Unclear(place)
 
@@ -175,7 +188,7 @@ def element(value: Value, place: ast.AST) -> Value:
             return join([entry for _, entry in value.entries], place)
         case Every():
             return value.element
-        case Kind.BATCH | Kind.SAME | Kind.WHOLE | Kind.UNKNOWN:
+        case Kind.BATCH | Kind.SAME | Kind.WHOLE | Kind.UNKNOWN | Kind.STATES:
             return value
     return value if isinstance(value, Unclear) else Unclear(place)
 
@@ -235,7 +248,7 @@ def mean(value: Value, place: ast.AST) -> Value:
     """What the mean over all numbers of a tensor is."""
     if value in (Kind.OUTPUT, Kind.HANDED):
         return Kind.EITHER
-    if value in BY_SAMPLE:
+    if value in (*BY_SAMPLE, *COLUMNS):
         return Kind.MEAN
     fine = value in (*PLAIN, *AVERAGED, Kind.UNKNOWN) or isinstance(value, Unclear)
     return value if fine else Unclear(place)
@@ -245,7 +258,7 @@ def total(value: Value, place: ast.AST) -> Value:
     """What the sum of all numbers of a tensor is; of each replica's, it is no mean of them."""
     if value in (Kind.OWN, Kind.HANDED):
         return Unclear(place)
-    return Kind.TOTAL if value in (*BY_SAMPLE, Kind.PICKED) else mean(value, place)
+    return Kind.TOTAL if value in (*BY_SAMPLE, *COLUMNS, Kind.PICKED) else mean(value, place)
 
 
 def computed(operator: ast.operator, left: Value, right: Value, place: ast.AST) -> Value:

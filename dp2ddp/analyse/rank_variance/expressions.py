@@ -13,7 +13,7 @@ from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.tensors import NO_NUMBERS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import Every, Held, Kind, Unclear
+from dp2ddp.analyse.dataflow.kinds import PLAIN, Every, Held, Kind, Unclear
 from dp2ddp.analyse.processes.conditions import is_call_of
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.values import NOTHING, Bound, Cls, Coll, Ext, Func, Inst, Made, Mod, Value
@@ -35,7 +35,11 @@ from dp2ddp.analyse.rank_variance.store import (
     plainly,
 )
 from dp2ddp.analyse.rank_variance.work import Work
+from dp2ddp.analyse.training.loops import is_of_round
 from dp2ddp.analyse.training.reports import Reports
+
+CALLS = 5
+"""How many functions deep a tensor is handed on."""
 
 
 class Expressions:
@@ -62,6 +66,10 @@ class Expressions:
                 return 0
             case ast.Name():
                 return self._settled(node, self._named(node, found))
+            case ast.Subscript(
+                value=ast.Attribute(attr="shape", value=held), slice=index
+            ) if self._has_columns(held):
+                return self._size_of_columns(node, index)
             case ast.Attribute(attr="shape", value=value):
                 return SIZED if self.how(value, frame, found) & NUMBER else 0
             case ast.Attribute(attr=name) if name in NO_NUMBERS:
@@ -277,6 +285,8 @@ class Expressions:
             return self._length(node, any_of(given)) | own
         method = function.attr if isinstance(function, ast.Attribute) else ""
         receiver = self.how(function.value, frame, found) if isinstance(function, ast.Attribute) else 0
+        if method == "size" and len(node.args) == 1 and self._has_columns(function.value):  # type: ignore[attr-defined]
+            return self._size_of_columns(node, node.args[0]) if receiver & NUMBER else 0
         if method == "size" and receiver & NUMBER:
             return SIZED if not node.args else 0 if _is_later(node.args[0]) else DRAWN
         if method == "numel" and receiver & NUMBER:
@@ -306,11 +316,40 @@ class Expressions:
             )
         return how
 
+    def _has_columns(self, node: ast.expr) -> bool:
+        """Whether a tensor has its samples in dimension 1: those of a batch, or what all batches are cut from."""
+        if not self.work.columns:
+            return False
+        return self.reported.values.of(node) is Kind.COLUMNS or self._is_cut(node)
+
+    def _is_cut(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether something is what batches of columns are cut from, or what is made of no batch: other texts."""
+        if not isinstance(node, ast.Name) or depth > CALLS:
+            return not is_of_round(self.context, node, self.work.rounds)
+        definitions = self.program.definitions(node)
+        return bool(definitions) and all(self._is_cut_where(it, depth + 1) for it in definitions)
+
+    def _is_cut_where(self, definition: ast.AST, depth: int) -> bool:
+        if isinstance(definition, ast.arg):
+            given = self.program.given(definition)
+            return bool(given) and all(self._is_cut(it, depth) for it in given)
+        value = self.program.source(definition).value
+        if id(definition) in self.work.rounds or value is None:
+            return False
+        return id(value) in self.work.columns or not is_of_round(self.context, value, self.work.rounds)
+
+    def _size_of_columns(self, node: ast.expr, dimension: ast.expr) -> int:
+        """How a size of such a tensor differs: but for the second, which is that of the part, not at all."""
+        match dimension:
+            case ast.Constant(value=int(number)) if number != 1:
+                return 0
+        return 0 if self.reported.values.of(node) in PLAIN else DRAWN
+
     def _length(self, node: ast.Call, how: int) -> int:
         """How ``len(x)`` differs."""
         if how & MANY:
             return MEASURED | SURELY
-        if not how & NUMBER or not node.args:
+        if not how & NUMBER or not node.args or self._has_columns(node.args[0]):
             return 0
         counted = kinds.tensor(self.reported.values.of(node), node)
         if counted in (Kind.COUNT, Kind.TOTAL):

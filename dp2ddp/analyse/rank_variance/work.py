@@ -15,7 +15,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import NOTHING, Ext, Inst, Made, Value
 from dp2ddp.analyse.rank_variance.decisions import above
 from dp2ddp.analyse.rank_variance.store import Frame
-from dp2ddp.analyse.training.loops import BatchLoop
+from dp2ddp.analyse.training.loops import BatchLoop, own_batch
 
 
 class Work:
@@ -47,6 +47,17 @@ class Work:
     @cached_property
     def pulled(self) -> frozenset[int]:
         return frozenset(id(loop.pulls) for loop in self.loops if loop.pulls is not None)
+
+    @cached_property
+    def rounds(self) -> frozenset[int]:
+        """What rounds of training loops run."""
+        return frozenset[int]().union(*(loop.runs for loop in self.loops if loop.trains))
+
+    @cached_property
+    def columns(self) -> frozenset[int]:
+        """What hands out, before the loop, a rank's columns of what its batches are cut from."""
+        found = (it.pulls for it in self.loops if it.pulls is not None)
+        return frozenset(id(it) for it in found if (made := own_batch(it)) and made.own_batch.dim)  # type: ignore[attr-defined]
 
     @cached_property
     def _working(self) -> frozenset[int]:

@@ -141,7 +141,8 @@ def _pulling(context: Context) -> Iterator[BatchLoop]:
     program = context.program
     for call in program.calls:
         if (made := own_batch(call.node)) is not None:
-            for loop in _pulled_in(context, call.node):
+            before = getattr(made, "own_loop", None)
+            for loop in _pulled_in(context, call.node) if before is None else [before]:
                 yield BatchLoop(
                     loop,
                     made,

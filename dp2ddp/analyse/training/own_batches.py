@@ -44,11 +44,13 @@ ROUND = 3
 class Site:
     """An expression that a round of the training takes a batch from: the batch, or what hands it out to a loop.
 
-    Where it is names that have the batch, the statement beside which they get a part of it.
+    Where it is names that have the batch, the statement beside which they get a part of it. ``loop``: the loop that
+    trains on it, where it is taken before that.
     """
 
     node: ast.expr | ast.stmt
     kind: OwnBatch
+    loop: ast.AST | None = None
 
 
 Sites = dict[int, Site]
@@ -81,14 +83,19 @@ def looked_at_as_loaders(context: Context, sites: list[Site], whole: Iterable[as
     """
     program = context.program
     files = {}
-    for file in program.files:
-        inside = {id(it): it for it in ast.walk(file.tree)}
+    trees = [copy.deepcopy(file.tree) for file in program.files]
+    pairs = [
+        zip(ast.walk(file.tree), ast.walk(tree), strict=True)
+        for file, tree in zip(program.files, trees, strict=True)
+    ]
+    twins = {id(old): new for some in pairs for old, new in some}
+    for file, tree in zip(program.files, trees, strict=True):
+        inside = {id(it) for it in ast.walk(file.tree)}
         here = [site for site in sites if id(site.node) in inside]
         sources = [it for it in whole if id(it) in inside]
-        tree = copy.deepcopy(file.tree)
-        twins = {id(old): new for old, new in zip(ast.walk(file.tree), ast.walk(tree), strict=True)}
         for site in here:
-            _hand_out(tree, twins[id(site.node)], site.kind)  # type: ignore[arg-type]
+            made = _hand_out(tree, twins[id(site.node)], site.kind)  # type: ignore[arg-type]
+            made.own_loop = twins[id(site.loop)] if site.loop is not None else None  # type: ignore[attr-defined]
         for source in sources:
             _leave_whole(tree, twins[id(source)])  # type: ignore[arg-type]
         if here or sources:
@@ -114,11 +121,11 @@ class _UnseenComprehension(ast.comprehension):
     """Its only part."""
 
 
-def _hand_out(tree: ast.Module, node: ast.AST, kind: OwnBatch) -> None:
+def _hand_out(tree: ast.Module, node: ast.AST, kind: OwnBatch) -> ast.Call:
+    """Have a loader hand out a batch: what stands for that."""
     given = node
     if kind.names:
-        _hand_out_names(tree, node, kind)
-        return
+        return _hand_out_names(tree, node, kind)
     if kind.is_loop:
         taken, stored = _UnseenName(TAKEN, ast.Load()), _UnseenName(TAKEN, ast.Store())
         given = _UnseenLoop(taken, [_UnseenComprehension(stored, node, [], 0)])
@@ -130,9 +137,10 @@ def _hand_out(tree: ast.Module, node: ast.AST, kind: OwnBatch) -> None:
     for it in inserted.values():
         ast.copy_location(it, node)
         it.inserted = True  # type: ignore[attr-defined]
+    return made
 
 
-def _hand_out_names(tree: ast.Module, beside: ast.AST, kind: OwnBatch) -> None:
+def _hand_out_names(tree: ast.Module, beside: ast.AST, kind: OwnBatch) -> ast.Call:
     loads = [ast.Name(it, ast.Load()) for it in kind.names]
     given = ast.Tuple(loads, ast.Load()) if kind.is_structure else loads[0]
     made: ast.Call = _UnseenCall(_UnseenName(LOADS, ast.Load()), [given], [])
@@ -148,7 +156,8 @@ def _hand_out_names(tree: ast.Module, beside: ast.AST, kind: OwnBatch) -> None:
             if isinstance(block, list) and any(it is beside for it in block):
                 place = next(i for i, it in enumerate(block) if it is beside)
                 block.insert(place + kind.after, statement)
-                return
+                return made
+    return made
 
 
 def _leave_whole(tree: ast.Module, node: ast.expr) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
-from dp2ddp.analyse.context import Context, is_inserted
+from dp2ddp.analyse.context import Context, is_inserted, is_main_guard
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.wrapping import functional, parallel
@@ -19,14 +20,15 @@ from dp2ddp.analyse.wrapping.moving import (
     moves_after,
     outermost,
 )
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Condition, Problem, Wrap
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Condition, Problem, Script, Wrap
 from dp2ddp.plan import Anchor
 
 
-def collect(context: Context) -> tuple[Wrap, ...]:
-    """Every wrap that a program runs and trains."""
+def collect(context: Context, starts: Iterable[Script]) -> tuple[Wrap, ...]:
+    """Every wrap that a program runs and trains; ``starts``: where the programs start their ranks."""
     wraps = ((call, _wrap(context, call)) for call in context.wraps if context.runs_in_training(call.node))
-    return tuple(_assuming(context, call, wrap) for call, wrap in wraps)
+    started = tuple(starts)
+    return tuple(_assuming(context, call, wrap, started) for call, wrap in wraps)
 
 
 def is_conditional(wrap: Wrap) -> bool:
@@ -34,15 +36,33 @@ def is_conditional(wrap: Wrap) -> bool:
     return wrap.problem is not None and wrap.problem.concerns == SHARDED_ONLY
 
 
-def _assuming(context: Context, call: Call, wrap: Wrap) -> Wrap:
+def _assuming(context: Context, call: Call, wrap: Wrap, starts: tuple[Script, ...]) -> Wrap:
     """A wrap of which it can't be told when it is made, with what has to hold for the model to be trained in parts."""
     if not isinstance(wrap.problem, Unsettled):
         return wrap
-    if wrap.problem.is_condition and _trains_by_optimizers(context):
+    before = wrap.dim is not None  # parts may be taken before the wrap, and can't wait for it
+    if wrap.problem.is_condition and before and _is_answered(context, call.node, starts):
+        return replace(wrap, problem=replace(wrap.problem, help="", forbids=NO_TIER, works=True))
+    if wrap.problem.is_condition and not before and _trains_by_optimizers(context):
         problem = replace(wrap.problem, help="", forbids=NO_TIER, works=True, concerns=SHARDED_ONLY)
         return replace(wrap, problem=problem)
     text = "with several ranks the model that is trained is always wrapped here"
     return replace(wrap, problem=replace(wrap.problem, assumes=(context.assumption(call.node, text),)))
+
+
+def _is_answered(context: Context, wrap: ast.Call, starts: tuple[Script, ...]) -> bool:
+    """Whether the condition of a wrap is asked where the ranks start: without it there is one process."""
+    program = context.program
+    own = [it for it in starts if it.program in context.run_by(wrap)]
+    if isinstance(program.parent(program.statement(wrap)), ast.If):
+        inside: ast.AST = program.statement(wrap)
+        condition, *others = [
+            it for it in program.ancestors(inside) if isinstance(it, ast.If) and not is_main_guard(it.test)
+        ]
+        test, wraps = ast.unparse(condition.test), inside in condition.body
+        asked = f"None if {test} else 1" if wraps else f"1 if {test} else None"
+        return not others and bool(own) and all(it.devices == asked and not it.late for it in own)
+    return False
 
 
 def _trains_by_optimizers(context: Context) -> bool:
@@ -84,7 +104,7 @@ def _wrap(context: Context, call: Call) -> Wrap:
                 "write them out: `nn.DataParallel(model)`",
             ),
         )
-    if dim is not None:
+    if dim is not None and not _takes_columns(context, call):
         return replace(
             wrap,
             problem=Problem(
@@ -122,6 +142,12 @@ def _wrap(context: Context, call: Call) -> Wrap:
         moved=outer.last is not None,
         condition=condition,
     )
+
+
+def _takes_columns(context: Context, call: Call) -> bool:
+    """Whether the programs of a wrap are trained on columns alone, of which each rank takes its part."""
+    own = [it for it in context.program.nodes.values() if hasattr(it, "own_batch") and it.own_batch.dim]
+    return context.run_by(call.node) <= frozenset[Path]().union(*map(context.run_by, own))
 
 
 def _of_call(context: Context, call: Call) -> Wrap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api.containers import SEQUENCES
@@ -11,7 +12,7 @@ from dp2ddp.analyse.api.iteration import KEEPS_WHOLE
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.definitions import reaching, right_side
-from dp2ddp.analyse.dataflow.kinds import Kind
+from dp2ddp.analyse.dataflow.kinds import Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN
 from dp2ddp.analyse.dataflow.samples.writes.stores import hands_on, stores_in
 from dp2ddp.analyse.dataflow.tensors import is_tensor
@@ -63,6 +64,15 @@ def gives_tensors(samples: Samples, loader: int) -> bool:
     returned = [it.value for body in bodies for it in body if isinstance(it, ast.Return)]
     given = returned if made else [data]
     return bool(given) and all(it is not None and samples.dimensions.is_tensor(it) for it in given)
+
+
+def of_columns(samples: Samples, loaders: Iterable[int]) -> Value | None:
+    """What is taken of batches that have their samples in dimension 1; None where they have them in dimension 0."""
+    own = [getattr(samples.program.node(it), "own_batch", None) for it in loaders]
+    found = {None if it is None or not it.dim else it.is_structure for it in own}
+    if found & {True, False} and None in found:
+        return Unclear(samples.program.node(next(iter(loaders))))
+    return None if None in found else Kind.STATES if True in found else Kind.COLUMNS
 
 
 def holds_tensor(samples: Samples, node: ast.expr) -> bool:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.containers import BEGINS_EMPTY
+from dp2ddp.analyse.api.containers import BEGINS_EMPTY, SEQUENCES
 from dp2ddp.analyse.api.files import BUILTIN_OPENERS, JOINS_PATHS
 from dp2ddp.analyse.api.inspection import ASKS_TYPE
 from dp2ddp.analyse.api.layers import HANDS_OUT_PARAMETERS, SCALES_LOSS
@@ -26,6 +26,7 @@ from dp2ddp.analyse.dataflow.kinds import (
     Unclear,
     Value,
 )
+from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import call_in, returned
@@ -143,6 +144,9 @@ def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
     values = [kinds.tensor(value, node) for value in samples.values(given, frame)]
     if (blamed := kinds.unclear(values)) is not None:
         return blamed
+    if columns.are_among(*values):
+        known = columns.lost(samples, call, values, reduction)
+        return Unclear(node, problem, refuted=True) if problem is not None else known
     turned = losses.second(call)
     if turned is not None and any(it not in (*PLAIN, Kind.WHOLE) for it in values):
         if samples.context.joins_samples:
@@ -168,7 +172,9 @@ def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
     (name,) = {name.rpartition(".")[2] for name in call.names} if len(call.names) == 1 else ("",)
     if name == "len" and node.args:
         value = samples.value(node.args[0], frame)
-        if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE):
+        if value is Kind.UNKNOWN:
+            return value
+        if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE, Kind.COLUMNS):
             return Kind.SAME
         if is_list(samples.context, node.args[0]) or samples.context.made(
             samples.program.values(node.args[0]), LOADER
@@ -188,7 +194,8 @@ def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
         return Kind.SAME
     if name in OF_ONE and len(node.args) == 1:
         value = samples.value(node.args[0], frame)
-        keeps = name in HANDS_TENSOR_ON or value in PLAIN
+        keeps = name in HANDS_TENSOR_ON and not columns.are_among(value) or value in PLAIN
+        keeps |= name in SEQUENCES and kinds.tensor(value, node) is Kind.STATES
         return value if keeps or isinstance(value, Unclear) else Unclear(node)
     if name == "sum" and len(node.args) == 1:
         element = samples.drawn_in(node.args[0], frame)

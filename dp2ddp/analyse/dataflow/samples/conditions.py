@@ -164,7 +164,7 @@ def asks_data(samples: Samples, test: ast.AST, frame: Frame) -> bool:
     if isinstance(value, Unclear):
         asked = (test.func.value, *test.args) if _is_method(test) else ()
         return any(samples.is_data(part, frame) for part in asked)
-    return value in (*BY_SAMPLE, *AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT)
+    return value in (*BY_SAMPLE, *kinds.COLUMNS, *AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT)
 
 
 def _is_method(node: ast.AST) -> bool:

@@ -11,6 +11,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.calls import result
 from dp2ddp.analyse.dataflow.samples.conditions import answered, asks_data, under
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
@@ -139,6 +140,8 @@ class Samples:
                 return subscript(self, node, frame)
             case ast.BinOp():
                 left, right = self.values([node.left, node.right], frame)
+                if columns.are_among(left, right):
+                    return columns.computed(self, node, left, right)
                 return of_pairs(self.program, node, kinds.computed(node.op, left, right, node), left, right)
             case ast.AugAssign():
                 right = self.value(node.value, frame)

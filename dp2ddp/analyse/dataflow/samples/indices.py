@@ -10,6 +10,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import NAMES, given_to, is_literal, is_option
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.batches import is_list
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
@@ -32,6 +33,8 @@ def subscript(samples: Samples, node: ast.Subscript, frame: Frame) -> Value:
     if isinstance(value, Unclear) or value is Kind.UNKNOWN:
         return value
     index = node.slice
+    if value in kinds.COLUMNS:
+        return columns.indexed(samples, node, value, frame)
     if isinstance(index, ast.Constant):
         return kinds.entry(value, index.value, node)
     if (keys := _texts(samples.program, index)) and samples.value(index, frame) in PLAIN:

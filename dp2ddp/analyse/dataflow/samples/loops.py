@@ -9,7 +9,7 @@ from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import DEALT, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples.batches import gives_tensors, is_list
+from dp2ddp.analyse.dataflow.samples.batches import gives_tensors, is_list, of_columns
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.processes.conditions import assigned
 
@@ -37,6 +37,8 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
     if names and names <= HANDS_OUT and given:
         return samples.drawn_in(given[0], frame)
     if loaders:
+        if (found := of_columns(samples, loaders)) is not None:
+            return found
         return Kind.ROWS if all(gives_tensors(samples, it) for it in loaders) else Kind.BATCH
     if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and not given:
         held = samples.value(source.func.value, frame)

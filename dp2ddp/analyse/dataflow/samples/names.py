@@ -12,6 +12,7 @@ from dp2ddp.analyse.api.tensors import DESCRIBES
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import is_literal, is_option, is_outside
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.conditions import guarded, reaching_in, repeated
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import of_parameter
@@ -45,6 +46,8 @@ def of_attribute(samples: Samples, node: ast.Attribute, frame: Frame) -> Value:
     if samples.context.made(samples.program.values(node.value), LOADER):
         return Kind.SAME
     value = samples.value(node.value, frame)
+    if value in kinds.COLUMNS:
+        return columns.attribute(node, value)
     match node.attr:
         case "shape" if value in (Kind.PLACES, Kind.PICKED):
             return shape_of_some(node)

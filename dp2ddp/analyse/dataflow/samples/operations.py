@@ -15,6 +15,7 @@ from dp2ddp.analyse.api.tensors import FILLS_BY_INDEX, JOINS_BY_NAME, PAIRS_ROWS
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import given_to, number_of
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.pairs import turns
 from dp2ddp.analyse.dataflow.samples.sizes import counts, filled, numbered, size_of
@@ -46,6 +47,9 @@ def applied(
     rest = samples.values([*given[1:], *keywords.values()], frame)
     if isinstance(value, Unclear):
         return kinds.blame([value, *rest], node)
+    if columns.are_among(value, *rest):
+        given_beside = Arguments(tuple(given[1:]), keywords, number=partial(number_of, samples.program))
+        return columns.applied(samples, row, [value, *rest], call, given_beside)
     is_plain = all(kinds.tensor(it, node) in PLAIN for it in rest)
     if name in DICT_CONTENTS and is_method and is_plain:
         return kinds.element(value, node) if name in ONE_ELEMENT else value

@@ -25,6 +25,9 @@ def with_changes(
 ) -> Value:
     """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""
     value = with_stores(samples, name, definitions, value, frame)
+    if kinds.tensor(value, name) in kinds.COLUMNS:
+        written = next(iter(looks_in(samples.context).places(name)), None)
+        return value if written is None else Unclear(written)
     return _with_writes(samples, name, value, frame) if value in BY_SAMPLE else value
 
 
