@@ -36,6 +36,7 @@ parser.add_argument("--multi", action="store_true")
 args = parser.parse_args()
 """
 WRAP = "model = nn.DataParallel(net, dim=1)\n"
+HALF = "    model = nn.DataParallel(net, dim=1) if len(text) > 9 else net\nelse:\n    model = net\n"
 CHOSEN = WRAP.replace("model", "    model") + "else:\n    model = net\n"
 
 
@@ -51,4 +52,6 @@ def test_columns_are_taken_before_the_wrap(asked: str, tier: str) -> None:
     text = OPTION + with_steps(HEAD, DIVIDED["as usual"]).replace(WRAP, f"if {asked}:\n{CHOSEN}")
     (script,), (change,) = (conversion := convert(Project.of({PATH: text}))).scripts, conversion.changes
     assert script.tier == tier
+    half = text.replace(CHOSEN, HALF)
+    assert [it.tier for it in convert(Project.of({PATH: half})).scripts] == ["whole batch"]
     assert ("ddp.local_batch(batchify(text, WIDTH), dim=1)" in change.after) is (tier == "sharded")

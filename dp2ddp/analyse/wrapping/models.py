@@ -52,17 +52,16 @@ def _assuming(context: Context, call: Call, wrap: Wrap, starts: tuple[Script, ..
 
 def _is_answered(context: Context, wrap: ast.Call, starts: tuple[Script, ...]) -> bool:
     """Whether the condition of a wrap is asked where the ranks start: without it there is one process."""
-    program = context.program
+    program, statement = context.program, context.program.statement(wrap)
     own = [it for it in starts if it.program in context.run_by(wrap)]
-    if isinstance(program.parent(program.statement(wrap)), ast.If):
-        inside: ast.AST = program.statement(wrap)
-        condition, *others = [
-            it for it in program.ancestors(inside) if isinstance(it, ast.If) and not is_main_guard(it.test)
-        ]
-        test, wraps = ast.unparse(condition.test), inside in condition.body
-        asked = f"None if {test} else 1" if wraps else f"1 if {test} else None"
-        return not others and bool(own) and all(it.devices == asked and not it.late for it in own)
-    return False
+    around = [*program.ancestors(wrap)]
+    chosen = any(isinstance(it, ast.IfExp | ast.BoolOp) for it in around)  # in the statement itself
+    conditions = [it for it in around if isinstance(it, ast.If) and not is_main_guard(it.test)]
+    if chosen or len(conditions) != 1 or program.parent(statement) is not conditions[0]:
+        return False
+    test = ast.unparse(conditions[0].test)
+    asked = f"None if {test} else 1" if statement in conditions[0].body else f"1 if {test} else None"
+    return bool(own) and all(it.devices == asked and not it.late for it in own)
 
 
 def _trains_by_optimizers(context: Context) -> bool:
