@@ -121,6 +121,59 @@ def program(*changes: tuple[str, str]) -> str:
     return text
 
 
+DISTILLED = """\
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, width), nn.Linear(width, 2)
+
+    def forward(self, x, is_feat=False):
+        hidden = self.body(x).relu()
+        out = self.head(hidden)
+        if is_feat:
+            return [x, hidden], out
+        return out
+
+
+class Hint(nn.Module):
+    def __init__(self, few, many):
+        super().__init__()
+        self.regress, self.error = nn.Linear(few, many), nn.MSELoss()
+
+    def forward(self, few, many):
+        return self.error(self.regress(few), many)
+
+
+nets = nn.ModuleList([])
+trained = nn.ModuleList([])
+nets.append(nn.DataParallel(Net(4).cuda()))
+trained.append(nets[0])
+if len(data) > 3:
+    hint = Hint(4, 8).cuda()
+    nets.append(hint.regress)
+    trained.append(hint.regress)
+else:
+    hint = None
+nets.append(nn.DataParallel(Net(8).cuda()))
+criteria = nn.ModuleList([nn.CrossEntropyLoss(), nn.KLDivLoss(reduction="sum"), hint])
+"""
+DISTILLS = """\
+few, outputs = nets[0](inputs.cuda(), is_feat=True)
+        with torch.no_grad():
+            many, wanted = nets[-1](inputs.cuda(), is_feat=True)
+        labelled, alike, hinted = criteria
+        apart = alike(outputs.log_softmax(1), wanted.softmax(1)) / outputs.shape[0]
+        loss = labelled(outputs, targets.cuda()) + apart + hinted(few[1], many[1])"""
+MIXED_IN = """\
+class Centred(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+nets = nn.ModuleList([nn.DataParallel(nn.Linear(8, 2).cuda())])
+for _ in range(2):
+    nets.append(Centred())
+"""
 FEATURES = """\
 class Net(nn.Module):
     def __init__(self):
@@ -289,6 +342,13 @@ MEANS = {
             "        targets, inputs = parts[1], parts[:1]\n        outputs = model(*inputs)",
         ),
     ),
+    "a student, its teacher and a hint in lists": program(
+        (MODEL, DISTILLED),
+        ("model = nn.DataParallel(model)\n", ""),
+        ("model.parameters()", "trained.parameters()"),
+        (FORWARD, DISTILLS),
+        (LOSS, ""),
+    ),
     "accumulated": program(
         (LOSS, LOSS + " / 2\n        loss += 0.01 * outputs.abs().mean(dim=1).mean()"),
     ),
@@ -329,6 +389,12 @@ EVEN_LOSSES = {
 # Those that are not: only one number says so.
 OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0, size=16)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
+    "a layer that mixes, in a list with the model": program(
+        (MODEL, MIXED_IN),
+        ("model = nn.DataParallel(model)\n", ""),
+        ("model.parameters()", "nets.parameters()"),
+        (FORWARD, "outputs = inputs.cuda()\n        for net in nets:\n            outputs = net(outputs)"),
+    ),
     "padded samples": program((LOSS, "loss = F.pad(outputs, (0, 0, 0, 1)).mean()")),
     "as many classes as there are": program(
         (LOSS, "loss = (F.one_hot(targets.cuda()).float().sum(1) * outputs.sum(1)).mean()")

@@ -149,6 +149,18 @@ HELD = {
     "__call__": "class Holder:\n    def __call__(self, net):\n        return net\n\n\nfound = Holder()(Net())",
     "__iter__": "class Holder:\n    def __iter__(self):\n        return iter([Net()])\n\n\nfor found in Holder():\n    pass",
     "list": "nets = []\nnets.append(Net())\nfound = nets[0]",
+    "list, its first element": "nets = []\nnets.append(Net())\nif input():\n    nets.append(Other())\nfound = nets[0]",
+    "list, its last element": "def last(given):\n    return given[-1]\n\n\nnets = [Other()]\nif input():\n"
+    "    nets.append(Other())\nnets.append(Net())\nfound = last(nets)",
+    "list, behind a condition": "nets = [Other()]\nif input():\n    nets.append(Other())\nnets.append(Net())\nfound = nets[1]",
+    "list, last before there is more": "nets = [Net()]\nfound = nets[-1]\nnets.append(Other())",
+    "list, last before another adds to it": "def add(given):\n    given.append(Other())\n\n\nnets = [Other()]\n"
+    "nets.append(Net())\nadd(nets)\nfound = nets[-1]",
+    "list, what is inserted before": "nets = [Net()]\nnets.insert(0, Other())\nfound = nets[1]",
+    "list of modules": "from torch import nn\n\nnets = nn.ModuleList([Other()])\nnets.append(Net())\nfound = nets[1]",
+    "list of modules, unpacked": "from torch import nn\n\nother, found = nn.ModuleList([Other(), Net()])",
+    "list of modules, of what is not known": "from torch import nn\n\nnets = nn.ModuleList(input())\nnets.append(Net())\n"
+    "found = nets[0]",
     "list added to": "nets = []\nnets += [Net()]\nfound = nets[0]",
     "lists added": "found = ([Other()] + [Net()])[1]",
     "slice": "found = [Other(), Net()][1:][0]",
@@ -176,6 +188,10 @@ UNKNOWN = {
 # Where more than one may be it, as far as is known.
 EITHER = {
     "starred": {"Net", "Other"},
+    "list, behind a condition": {"Net", "Other"},
+    "list, last before there is more": {"Net", "Other"},
+    "list, last before another adds to it": {"Net", "Other"},
+    "list, what is inserted before": {"Net", "Other"},
     "lists added": {"Net", "Other"},
     "slice": {"Net", "Other"},
     "with": {"Net", "Held"},

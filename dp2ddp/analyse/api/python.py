@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # Classes of lists, and those whose objects are dictionaries, or hold by attribute what they are given by name.
 LISTS = {"builtins.list", "collections.deque", "builtins.set"}
+# Lists of modules: they hold what they are given, and are modules themselves.
+MODULE_LISTS = {"torch.nn.ModuleList"}
 DICTIONARIES = {
     "addict.Dict",
     "argparse.Namespace",

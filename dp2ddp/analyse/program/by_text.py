@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dp2ddp.analyse.api.python import RUNS_MODULES
+from dp2ddp.analyse.program.appending import LAST
 from dp2ddp.analyse.program.attributes import Attributes
 from dp2ddp.analyse.program.calling import Calling
 from dp2ddp.analyse.program.calls import Arguments
@@ -201,6 +202,8 @@ class ByText:
             others -= parts
         if isinstance(key, ast.Constant):
             return named | self.containers.item(others, str(key.value))
+        if isinstance(key, ast.UnaryOp) and ast.unparse(key) == LAST:
+            return named | self.containers.item(others, LAST)
         return named | self.containers.elements(others)
 
     def held_by(self, owners: Values, node: ast.AST) -> Values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from dp2ddp.analyse.api.python import DICTIONARIES, ENUMERATIONS, LISTS, PROPERTIES, RECORDS
+from dp2ddp.analyse.api.python import DICTIONARIES, ENUMERATIONS, LISTS, MODULE_LISTS, PROPERTIES, RECORDS
 from dp2ddp.analyse.program.scopes import Tree
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import (
@@ -121,7 +121,7 @@ class Classes:
                 isinstance(it, Ext) and it.name in DICTIONARIES | LISTS for it in self.bases(value.cls)
             )
         return isinstance(value, Coll | Names) or (
-            isinstance(value, Made) and value.name in DICTIONARIES | LISTS
+            isinstance(value, Made) and value.name in DICTIONARIES | LISTS | MODULE_LISTS
         )
 
     def holders(self, value: Value) -> list[Value]:

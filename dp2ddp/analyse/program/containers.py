@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.handing import FILTERS, ITERATORS, REORDERS
-from dp2ddp.analyse.api.python import DICTIONARIES, MAKES_ENTRIES, NAMED_TUPLE, TABLE_METHODS
+from dp2ddp.analyse.api.python import DICTIONARIES, MAKES_ENTRIES, MODULE_LISTS, NAMED_TUPLE, TABLE_METHODS
 from dp2ddp.analyse.api.python import LISTS as LISTS_BY_NAME
-from dp2ddp.analyse.program.calls import Arguments
+from dp2ddp.analyse.program.appending import LAST, Appending
+from dp2ddp.analyse.program.calls import Arguments, handed
 from dp2ddp.analyse.program.classes import Classes, is_enumeration
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
-from dp2ddp.analyse.program.store import NO_FIELDS, Store
+from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Ext, Inst, Made, Member, Value, Values, closure
 from dp2ddp.texts import ANY
 
@@ -28,6 +29,7 @@ class Containers:
     store: Store
     classes: Classes
     outside: Outside
+    appending: Appending
 
     def item(self, values: Values, key: str) -> Values:
         """What some values hold under a key."""
@@ -43,7 +45,7 @@ class Containers:
         outside: set[Value] = set()
         tuples = []
         for value in behind:
-            if not (isinstance(value, Made) and value.name in ITERATORS | FILTERS):
+            if not self._is_followed(value):
                 outside |= self.outside.element(value)
             if isinstance(value, Inst) and self.classes.derives(value, NAMED_TUPLE):
                 tuples.append(value.cls)
@@ -51,8 +53,8 @@ class Containers:
         for key in keys:
             found = set(outside)
             for fields in held:
-                for name in (f"[{key}]", "[*]"):
-                    found.update(*fields.get(name, NO_FIELDS).values())
+                for name in _names(fields, key):
+                    found.update(*fields[name].values())
             for cls in tuples if key.isdigit() else ():
                 for name in self.classes.recorded(cls)[int(key) :][:1]:
                     found.update(*self.store.field(cls, name).values())
@@ -67,11 +69,25 @@ class Containers:
                 if name.startswith("["):
                     found.update(*entries.values())
         for value in behind:
-            if not (isinstance(value, Made) and value.name in ITERATORS | FILTERS):
+            if not self._is_followed(value):
                 found |= self.outside.element(value)
             if isinstance(value, Cls) and any(map(is_enumeration, self.classes.bases(value))):
                 found.add(Inst(value, id(self.tree.scopes[value.scope].node)))
         return frozenset(found)
+
+    def _is_followed(self, value: Value) -> bool:
+        """Whether all that a value from outside hands out is known otherwise."""
+        return isinstance(value, Made) and (value.name in ITERATORS | FILTERS or self.is_filled(value))
+
+    def is_filled(self, value: Value) -> bool:
+        """Whether a value is a list of modules, all of whose elements are put into it by the project."""
+        if not isinstance(value, Made) or value.name not in MODULE_LISTS:
+            return False
+        call = self.store.calls.get(value.site)
+        if call is None or not handed(call.node):
+            return call is not None
+        given = self.argument_values(value, 0)
+        return bool(given) and all(isinstance(it, Coll) for it in given)
 
     def _holders(self, values: Values) -> set[Value]:
         """Whose fields hold the elements of some values, once each: all objects of a class have one set of fields."""
@@ -185,7 +201,7 @@ class Containers:
             found |= self.store.values(factory.body)
         return self.store.ordered(found)
 
-    def fill(self, table: Inst | Coll, given: Arguments) -> None:
+    def fill(self, table: Inst | Coll | Made, given: Arguments) -> None:
         """Put what a dictionary of a class of the project is made of into it."""
         for node, values in given.places:
             for value in values:
@@ -214,6 +230,24 @@ class Containers:
                 if name.startswith("["):
                     self.put(owners, name, node, frozenset().union(*entries.values()))
 
+    def append(self, owners: Values, call: ast.Call, values: Iterable[Value]) -> None:
+        """Put what a call of ``append`` adds to lists into them, at its place as far as that is known."""
+        for place in self.appending.places(call):
+            self.put(owners, f"[{place}]", call, values)
+
     def key(self, node: ast.expr) -> str:
         """The key that an expression is, ``*`` where that is not known."""
         return str(node.value) if isinstance(node, ast.Constant) else ANY
+
+
+def _names(fields: Mapping[str, object], key: str) -> list[str]:
+    """The names of the elements that a collection may have under a key."""
+    if key == LAST:
+        known = f"[{LAST}]" in fields and "[*]" not in fields
+        return [it for it in fields if it == f"[{LAST}]" or (it.startswith("[") and not known)]
+    found = [it for it in (f"[{key}]", "[*]") if it in fields]
+    if key.isdigit():
+        found += (
+            it for it in fields if it.endswith(":]") and it[1:-2].isdigit() and int(it[1:-2]) <= int(key)
+        )
+    return found

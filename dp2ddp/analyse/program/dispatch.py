@@ -18,7 +18,15 @@ from dp2ddp.analyse.api.iteration import (
 )
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.processes import RUNS_TARGET
-from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, PUTS_ONE, TABLE_METHODS
+from dp2ddp.analyse.api.python import (
+    DICTIONARIES,
+    EVALUATES,
+    LOADING,
+    MODULE_LISTS,
+    NAMESPACES,
+    PUTS_ONE,
+    TABLE_METHODS,
+)
 from dp2ddp.analyse.program.by_text import UNKNOWN, ByText
 from dp2ddp.analyse.program.calling import Calling
 from dp2ddp.analyse.program.calls import Arguments, Call, handed
@@ -144,6 +152,8 @@ class Dispatch:
                     made = self.containers.dictionary(node)
                     plain = callee.name.startswith(PLAIN_HOMES)
                     found |= made if made and plain else made | self.outside.made(callee, node)
+                case Ext() if callee.name in MODULE_LISTS:
+                    found |= self._module_list(callee, node)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self.store.of(node.args[0])
                 case Ext() if callee.name in SELECTS and node.args:
@@ -155,6 +165,13 @@ class Dispatch:
                     found |= self._made(callee, node)
                     self._hand_over(callee, node)
         return frozenset(found)
+
+    def _module_list(self, callee: Ext, node: ast.Call) -> Values:
+        """A list of modules, which holds what the collection holds that it is given."""
+        made, places = self.outside.made(callee, node), self.calling.arguments(node).places
+        for value in made:
+            self.containers.fill(value, Arguments(places))  # type: ignore[arg-type]
+        return made
 
     def _made(self, callee: Ext | Member, node: ast.Call) -> Values:
         """What something outside makes, with what that keeps of what it is given."""
@@ -207,10 +224,12 @@ class Dispatch:
         owners = frozenset(it for it in self.store.values(function.value) if self.classes.is_table(it))
         given = [self.store.values(argument) for argument in node.args]
         match function.attr, node.args:
+            case "append", [_]:
+                self.containers.append(owners, node, given[0])
             case method, [_] if method in PUTS_ONE:
                 self.containers.put(owners, "[*]", node, given[0])
             case "insert", [_, _]:
-                self.containers.put(owners, "[*]", node, given[1])
+                self.containers.put(owners, "[*]", node, given[1] | self.containers.elements(owners))
             case "extend", [_]:
                 self.containers.put(owners, "[*]", node, self.containers.elements(given[0]))
             case "update", _:

@@ -230,7 +230,8 @@ class Interpreter:
                 owners = self.evaluate(node.value, scope)
                 self.evaluate(node.slice, scope)
                 found = self.dispatch.subscripted(owners, node, scope)
-                return found or frozenset().union(*map(self.outside.element, owners))
+                others = (it for it in owners if not self.containers.is_filled(it))
+                return found or frozenset().union(*map(self.outside.element, others))
             case ast.Starred() | ast.Await():
                 return self.evaluate(node.value, scope)
             case ast.Lambda():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dp2ddp.analyse.program.appending import Appending
 from dp2ddp.analyse.program.attributes import Attributes
 from dp2ddp.analyse.program.by_text import ByText
 from dp2ddp.analyse.program.callers import Callers
@@ -48,7 +49,7 @@ class Linker:
         self.names = names = Lookup(project, tree, store, reaching)
         self.members = members = Members(tree, store, classes, reaching)
         self.outside = outside = Outside()
-        self.containers = containers = Containers(tree, store, classes, outside)
+        self.containers = containers = Containers(tree, store, classes, outside, Appending(tree, store))
         self.handing = handing = HandingOn(tree, store, classes)
         commands = Commands(tree, store)
         self.calling = calling = Calling(

@@ -44,8 +44,10 @@ class Members:
         cls = owner.cls if isinstance(owner, Inst) else owner
         family = [*self.classes.bases(cls), *self.classes.derived(cls)]
         found: set[Value] = set()
+        is_set = False
         for base in family:
             stored = self.store.field(base, name)
+            is_set = is_set or bool(stored)
             for entry in self._reaching(base, name, stored, node) if stored else ():
                 found |= stored[entry]
         for base in self.classes.bases(cls):
@@ -58,7 +60,9 @@ class Members:
         own = (
             self.tree.scopes[base.scope].names for base in self.classes.bases(cls) if isinstance(base, Cls)
         )
-        if not found and not any(name in names for names in own):
+        # what a class sets itself is none of what its bases from outside have, even if it has not been run yet
+        to_come = not is_set and any(name in self._assigned(it) for it in family if isinstance(it, Cls))
+        if not found and not to_come and not any(name in names for names in own):
             outside = [base for base in self.classes.bases(cls) if isinstance(base, Ext)]
             outside = [base for base in outside if base.name != "builtins.object"]  # it has no attributes
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)

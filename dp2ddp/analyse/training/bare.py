@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.containers import APPENDS
 from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_HOOKS, MODULE_NAMES
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.parallel import FUNCTION
+from dp2ddp.analyse.api.python import MODULE_LISTS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow.definitions import is_followed
 from dp2ddp.analyse.dataflow.samples.layers import layer_does, layers_in
@@ -136,7 +138,7 @@ def _reason(context: Context, owner: ast.expr) -> Reason | None:
         if (reason := _unfit(context, part)) is not None:
             return reason
     for call in _method_calls(context, _inner(context, parts)):
-        if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
+        if not _manages(context, call) and _runs_layers(context, call):
             return Reason(
                 f"is called as `{ast.unparse(call.func)}` here, bypassing its forward()", call, known=True
             )
@@ -292,6 +294,14 @@ def _runs_layers(context: Context, call: ast.Call) -> bool:
         if found is not None
         for callee in found.callees
     )
+
+
+def _manages(context: Context, call: ast.Call) -> bool:
+    """Whether a call of a method of a module runs no layers: those of every module, and what adds to a list of some."""
+    method = _method(call)
+    values = context.program.values(call.func.value)  # type: ignore[attr-defined]
+    lists = all(full_name(it) in MODULE_LISTS for it in values)
+    return method in MODULE_NAMES or (method in APPENDS and lists)
 
 
 def _method_calls(context: Context, modules: Values) -> Iterator[ast.Call]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api import operations
@@ -30,7 +31,7 @@ from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import call_in, returned
-from dp2ddp.analyse.dataflow.samples.layers import called
+from dp2ddp.analyse.dataflow.samples.layers import called, layers_applied
 from dp2ddp.analyse.dataflow.samples.operations import applied
 from dp2ddp.analyse.dataflow.samples.sizes import OF_SIZES, filled
 from dp2ddp.analyse.program.calls import Call, handed
@@ -52,7 +53,7 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
         return samples.value(node.args[0], frame)
     model = called(node)
     if samples.context.is_wrapped(samples.program.values(model)):
-        return samples.forward(call, frame)
+        return kinds.join([samples.forward(call, frame), *_beside_wrapped(samples, call, frame)], node)
     if losses.is_loss(samples.context, call):
         return _loss(samples, call, frame)
     if isinstance(function, ast.Attribute) and function.attr in HANDS_OUT_PARAMETERS:
@@ -110,6 +111,18 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
 def _is_of_numpy(name: str) -> bool:
     """Whether a name is one of numpy's operations on arrays."""
     return name.startswith("numpy.") and operations.operation(name) is not None
+
+
+def _beside_wrapped(samples: Samples, call: Call, frame: Frame) -> Iterator[Value]:
+    """What modules give that a call may be of instead of a wrapped one, and that no wrap has."""
+    context = samples.context
+    held = samples.program.values(called(call.node)) - context.wrapped
+    others = [it for it in held if context.module_class(it) and not context.is_wrapped(frozenset([it]))]
+    for it in others:
+        for scope, _, bound in samples.program.targets(it, call) if isinstance(it, Inst) else ():
+            yield returned(samples, call, scope, bound, frame)
+    if made := frozenset(it for it in others if isinstance(it, Made)):
+        yield layers_applied(samples, call, frame, made)
 
 
 def _named_operation(samples: Samples, call: Call, names: frozenset[str], frame: Frame) -> Value:

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.containers import APPENDS
 from dp2ddp.analyse.api.layers import CONTAINER_ADDS, INITIALISED, MODULE_HOOKS, SEQUENTIAL
 from dp2ddp.analyse.api.operations import Arguments, Does
+from dp2ddp.analyse.api.python import MODULE_LISTS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Unclear, Value
@@ -69,7 +71,23 @@ class Layers:
         if call is None or call.node.keywords or made in self.altered:
             return None
         given = call.node.args if made.name == SEQUENTIAL else [ast.Starred(it) for it in call.node.args]
-        return self._elements(given)
+        return self._elements([*given, *self._appended.get(made, ())])
+
+    @cached_property
+    def _appended(self) -> dict[Value, list[ast.expr]]:
+        """What is put at the end of lists of modules."""
+        found: dict[Value, list[ast.expr]] = {}
+        for call in self.program.calls:
+            match call.node:
+                case ast.Call(
+                    func=ast.Attribute(attr="append" | "extend" as method, value=held),
+                    args=[added],
+                    keywords=[],
+                ):
+                    for value in self.program.values(held):
+                        added_here = added if method == "append" else ast.Starred(added)
+                        found.setdefault(value, []).append(added_here)
+        return found
 
     @cached_property
     def altered(self) -> Values:
@@ -85,8 +103,10 @@ class Layers:
         found: dict[Any, ast.AST] = {}
         for node in self.program.nodes.values():
             if (changed := self._altering(node)) is not None:
+                appends = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in APPENDS
                 for value in self.program.values(changed):
-                    found.setdefault(value, node)
+                    if not (appends and getattr(value, "name", "") in MODULE_LISTS):
+                        found.setdefault(value, node)
         return found
 
     def _altering(self, node: ast.AST) -> ast.expr | None:
@@ -189,9 +209,9 @@ def layers_in(context: Context) -> Layers:
     return Layers(context)
 
 
-def layers_applied(samples: Samples, call: Call, frame: Frame) -> Value:
-    """Layers that are not wrapped: those applied to every sample by itself."""
-    layers = samples.program.values(called(call.node))
+def layers_applied(samples: Samples, call: Call, frame: Frame, some: Values | None = None) -> Value:
+    """Layers that are not wrapped: those applied to every sample by itself. ``some``: of all that may be called."""
+    layers = samples.program.values(called(call.node)) if some is None else some
     does = [layers_in(samples.context).does(layer) for layer in layers]
     values = samples.values([*call.node.args, *(it.value for it in call.node.keywords)], frame)
     found = kinds.elementwise(values, call.node)
