@@ -349,6 +349,13 @@ MEANS = {
         (FORWARD, DISTILLS),
         (LOSS, ""),
     ),
+    "nothing in the place of a loss": program(
+        (
+            LOSS,
+            LOSS
+            + "\n        more = torch.zeros_like(loss) if len(data) > 3 else outputs.abs().mean()\n        loss = loss + 2 * more",
+        )
+    ),
     "accumulated": program(
         (LOSS, LOSS + " / 2\n        loss += 0.01 * outputs.abs().mean(dim=1).mean()"),
     ),

@@ -130,6 +130,8 @@ BY_SIZES = frozenset({"view", "reshape", "permute", "expand", "repeat"})
 # What repeats rows; what does so by another's shape; what takes another's shape.
 SPREADS = frozenset({"expand", "expand_as", "broadcast_to"})
 SHAPES_LIKE = frozenset({"view_as", "reshape_as", "expand_as"})
+# What is as large as what is given, and has nothing of its numbers: the number that it is full of, if that is known.
+CONSTANTS_LIKE = {"zeros_like": 0, "ones_like": 1, "full_like": None}
 # Methods that copy rows as often as they are told.
 REPEATS = frozenset({"repeat", "expand", "tile", "repeat_interleave"})
 # Methods that are given sizes: of the tensor itself, or of a new one.

@@ -11,10 +11,28 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import DICT_CONTENTS, ONE_ELEMENT
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation
 from dp2ddp.analyse.api.purity import NO_TENSORS_OF_OTHERS
-from dp2ddp.analyse.api.tensors import FILLS_BY_INDEX, JOINS_BY_NAME, PAIRS_ROWS, SHAPES_LIKE, SPREADS
+from dp2ddp.analyse.api.tensors import (
+    CONSTANTS_LIKE,
+    FILLS_BY_INDEX,
+    JOINS_BY_NAME,
+    PAIRS_ROWS,
+    SHAPES_LIKE,
+    SPREADS,
+)
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import given_to, number_of
-from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import (
+    AVERAGED,
+    BY_SAMPLE,
+    DEALT,
+    NUMBERS,
+    PLAIN,
+    Every,
+    Held,
+    Kind,
+    Unclear,
+    Value,
+)
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.pairs import turns
@@ -97,6 +115,8 @@ def _done(
             return kinds.total(kinds.elementwise(values, node), node)
         found = kinds.mean(value, node) if does is Does.MEAN else kinds.total(value, node)
         return replace(found, refuted=value is Kind.PICKED) if isinstance(found, Unclear) else found
+    if row.name in CONSTANTS_LIKE and value in NUMBERS and all(it in PLAIN for it in rest):
+        return Kind.ZERO if CONSTANTS_LIKE[row.name] == 0 else Kind.SAME
     if does is Does.TELLS:
         return Kind.SAME if value in BY_SAMPLE else Unclear(node)
     if does in (Does.SHAPE, Does.COUNTS):
