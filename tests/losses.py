@@ -349,6 +349,21 @@ MEANS = {
         (FORWARD, DISTILLS),
         (LOSS, ""),
     ),
+    "an entry of a dict that is made by name": program(
+        (
+            LOSS,
+            f"{LOSS}\n        made = dict(dict(more=outputs), loss=loss, seen=len(inputs))\n        loss = made['loss']",
+        ),
+    ),
+    "a sum of a dict that is filled": program(
+        (
+            LOSS,
+            "held = OrderedDict()\n        held['loss'] = criterion(outputs, targets.cuda())\n"
+            "        held['loss_2'] = outputs.pow(2).mean()\n"
+            "        loss = sum(value for name, value in held.items() if 'loss' in name)",
+        ),
+        ("import torch\n", "import torch\nfrom collections import OrderedDict\n"),
+    ),
     "nothing in the place of a loss": program(
         (
             LOSS,

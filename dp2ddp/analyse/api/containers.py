@@ -47,6 +47,8 @@ KEY_VIEWS = frozenset({"items", "keys"})
 DICT_VIEWS = KEY_VIEWS | {"values"}
 # What makes a dict that is empty, if it is given none of its entries, and which argument those would be.
 EMPTY_DICTS = {"builtins.dict": 0, "collections.OrderedDict": 0, "collections.defaultdict": 1}
+# What makes a dict of tables and of what it is given by name.
+PLAIN_DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
 # Methods of dicts by which keys are read or written.
 KEY_METHODS = KEY_VIEWS | {"update", "pop", "get"}
 # Functions that take the keys out of a dict, or copy it.

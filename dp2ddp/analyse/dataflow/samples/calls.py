@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.containers import BEGINS_EMPTY, SEQUENCES
+from dp2ddp.analyse.api.containers import BEGINS_EMPTY, PLAIN_DICTS, SEQUENCES
 from dp2ddp.analyse.api.files import BUILTIN_OPENERS, JOINS_PATHS
 from dp2ddp.analyse.api.inspection import ASKS_TYPE
 from dp2ddp.analyse.api.layers import HANDS_OUT_PARAMETERS, SCALES_LOSS
@@ -85,6 +85,8 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
         return kinds.same_or_unclear(samples.values(given, frame), node)
     if outside and names <= BEGINS_EMPTY and not given:
         return Held(())  # as `[]` and `{}`
+    if outside and names <= PLAIN_DICTS:
+        return _dictionary(samples, node, frame)
     if outside and all(name.startswith("builtins.") for name in names):
         return _builtin(samples, call, frame)
     if outside and all(name.startswith(COMPUTES_OR_COPIES) for name in names):
@@ -178,6 +180,23 @@ def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
     if isinstance(value, Unclear) or value in PLAIN or problem is not None:
         return Unclear(node, problem, refuted=problem is not None)
     return {"none": value, "sum": Kind.TOTAL}.get(reduction, Kind.MEAN)
+
+
+def _dictionary(samples: Samples, node: ast.Call, frame: Frame) -> Value:
+    """``dict(loss=loss, more=more)``, ``OrderedDict()``, ``dict(table, more=more)``."""
+    tables = samples.values([*node.args, *(it.value for it in node.keywords if it.arg is None)], frame)
+    named = [(it.arg, samples.value(it.value, frame)) for it in node.keywords if it.arg is not None]
+    if len(tables) == 1 and not named and tables[0] in (*DEALT, Kind.MOVED):
+        return tables[0]
+    entries: dict[object, Value] = {}
+    for table in tables:
+        match table:
+            case Held(entries=inner) if all(isinstance(key, str) for key, _ in inner):
+                entries |= dict(inner)
+            case _:
+                values = [kinds.tensor(it, node) for it in (*tables, *dict(named).values())]
+                return kinds.same_or_unclear(values, node)
+    return Held(tuple((entries | dict(named)).items()))
 
 
 def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
