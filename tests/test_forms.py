@@ -9,7 +9,7 @@ import pytest
 
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.sources import How
-from dp2ddp.analyse.program.values import Inst
+from dp2ddp.analyse.program.values import Bound, Inst
 from dp2ddp.source import Project
 
 HEAD = """\
@@ -302,3 +302,43 @@ def test_elements_go_through_what_orders_or_selects_them(form: str, taken: str) 
     )
     names = {program.scopes[it.cls.scope].node.name for it in program.values(used) if isinstance(it, Inst)}
     assert names == {"Net", "Other"}
+
+
+REGISTRY = """\
+from torch import nn
+
+
+class Registry:
+    def __init__(self):
+        self.made = dict()
+
+    def add(self, cls):
+        self.made[cls.__name__] = cls
+        return cls
+
+    def get(self, name):
+        return self.made.get(name, None)
+
+
+class First(nn.Module):
+    pass
+
+
+class Second(nn.Module):
+    def take(self, net):
+        return net
+
+
+registry = Registry()
+registry.add(First)
+registry.add(Second)
+found = registry.get(input())().take(Net())
+"""
+
+
+def test_what_has_no_such_method_is_not_called() -> None:
+    """One of several classes of a registry has it, and torch's own class has not."""
+    program, use = linked(REGISTRY)
+    (made,) = (program.statement(it) for it in program.definitions(use))
+    call = program.call(made.value)  # type: ignore[attr-defined]
+    assert call is not None and all(isinstance(it, Bound) for it in call.callees) and len(call.callees) == 1

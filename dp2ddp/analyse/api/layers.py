@@ -58,6 +58,12 @@ WRAP_NAMES = MODULE_NAMES | frozenset("""
     register_state_dict_post_hook register_state_dict_pre_hook replicate scatter set_extra_state set_submodule
     src_device_obj to_empty xpu
     """.split())
+# What objects have of classes from outside that the project's derive from: all else is the project's own.
+HAVE_ONLY = {
+    MODULE: WRAP_NAMES,
+    "torch.utils.data.Dataset": frozenset({"__getitem__", "__add__"}),
+    "torch.utils.data.IterableDataset": frozenset({"__iter__", "__add__"}),
+}
 # Methods of modules and functions that neither compute nor change what is computed.
 MANAGES = frozenset("""
     train eval state_dict load_state_dict parameters named_parameters buffers named_buffers modules named_modules

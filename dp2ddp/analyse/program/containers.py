@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.containers import PLAIN_DICTS
 from dp2ddp.analyse.api.handing import FILTERS, ITERATORS, REORDERS
 from dp2ddp.analyse.api.python import DICTIONARIES, MAKES_ENTRIES, MODULE_LISTS, NAMED_TUPLE, TABLE_METHODS
 from dp2ddp.analyse.api.python import LISTS as LISTS_BY_NAME
@@ -18,6 +19,7 @@ from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Ext, Inst, Made, Member, Value, Values, closure
 from dp2ddp.texts import ANY
 
+BEGUN_EMPTY = PLAIN_DICTS | LISTS_BY_NAME | MODULE_LISTS
 LISTS = ast.List | ast.Tuple | ast.Set | ast.ListComp | ast.SetComp | ast.GeneratorExp
 
 
@@ -80,12 +82,14 @@ class Containers:
         return isinstance(value, Made) and (value.name in ITERATORS | FILTERS or self.is_filled(value))
 
     def is_filled(self, value: Value) -> bool:
-        """Whether a value is a list of modules, all of whose elements are put into it by the project."""
-        if not isinstance(value, Made) or value.name not in MODULE_LISTS:
+        """Whether a value is a collection, all of whose elements are put into it by the project."""
+        if not isinstance(value, Made) or value.name not in BEGUN_EMPTY:
             return False
         call = self.store.calls.get(value.site)
         if call is None or not handed(call.node):
             return call is not None
+        if value.name not in MODULE_LISTS:
+            return False
         given = self.argument_values(value, 0)
         return bool(given) and all(isinstance(it, Coll) for it in given)
 

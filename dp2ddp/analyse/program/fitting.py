@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from dp2ddp.analyse.api.layers import HAVE_ONLY
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.scopes import Tree
 from dp2ddp.analyse.program.signature import bind, is_spread
-from dp2ddp.analyse.program.values import Bound, Cls, Func, Value
+from dp2ddp.analyse.program.values import Bound, Cls, Func, Made, Member, Value
 
 
 @dataclass
@@ -22,6 +23,8 @@ class Fitting:
 
     def fits(self, callee: Value, node: ast.Call) -> bool:
         """Whether a function, or the constructor of a class, takes what a call gives: else it is not what is called."""
+        if isinstance(callee, Member) and isinstance(callee.owner, Made) and callee.owner.name in HAVE_ONLY:
+            return callee.name.startswith("_") or callee.name in HAVE_ONLY[callee.owner.name]
         func, bound = (callee.func, True) if isinstance(callee, Bound) else (callee, False)
         if isinstance(callee, Cls):
             first = next(
