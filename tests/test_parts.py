@@ -76,6 +76,13 @@ def test_a_penalty_beside_the_forward_is_the_same_in_every_process(tmp_path: Pat
     assert "  sharded" in said
 
 
+def test_to_ask_whether_a_dict_has_a_name_settles_a_place(tmp_path: Path) -> None:
+    """What is kept there is that of the whole batch, as nothing of the samples answers that."""
+    body = "found = dict(count=x.size(0))\n        if 'count' in found: hits.append(found['count'])"
+    diff, said = convert(tmp_path, body)
+    assert "hits.append(ddp.sum(found['count']))" in diff and "  sharded" in said
+
+
 KEEPING = """\
 import torch
 from torch import nn

@@ -237,8 +237,20 @@ class Gathering(Forwards):
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
         """Whether a condition has the same answer in every process, or can be asked of the whole batch."""
         return all(
-            self.value(part, frame) in PLAIN or self.value(part, OPEN) in ADDITIVE for part in compared(test)
+            self.value(part, frame) in PLAIN or self.value(part, OPEN) in ADDITIVE
+            for part in self.compared_in(test, frame)
         )
+
+    def compared_in(self, test: ast.expr, frame: Frame) -> list[ast.expr]:
+        """What a condition asks for, without collections that are only asked for a name: ``"loss" in outputs``."""
+        return [
+            it
+            for it in compared(test)
+            if not (
+                _is_asked_for_name(it, self.program.parent(it))
+                and isinstance(self.value(it, frame), Held | Every)
+            )
+        ]
 
     def _asked(self, node: ast.AST) -> Iterator[ast.expr]:
         """The sums over a part of the batch that the conditions round a place ask for."""
@@ -330,6 +342,14 @@ def _is_unclear(value: Value) -> bool:
         case Every():
             return _is_unclear(value.element)
     return isinstance(value, Unclear)
+
+
+def _is_asked_for_name(node: ast.expr, test: ast.AST | None) -> bool:
+    """Whether a comparison asks whether something has a name."""
+    match test:
+        case ast.Compare(left=ast.Constant(value=str()), ops=[ast.In() | ast.NotIn()], comparators=[held]):
+            return held is node
+    return False
 
 
 def compared(test: ast.expr) -> Iterator[ast.expr]:

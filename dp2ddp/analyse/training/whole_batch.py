@@ -258,7 +258,7 @@ class WholeBatch(Gathering):
         there = NUMBERS if self.context.asks_identity(test) else PLAIN
         return all(
             self._is_number_of_all(part) or self.value(part, frame) in (*there, Kind.WHOLE)
-            for part in compared(test)
+            for part in self.compared_in(test, frame)
         )
 
     def _is_number_of_all(self, node: ast.expr) -> bool:
