@@ -364,6 +364,17 @@ MEANS = {
         ),
         ("import torch\n", "import torch\nfrom collections import OrderedDict\n"),
     ),
+    "numbers of settings that are given by name": program(
+        (
+            CRITERION,
+            "class Weighing:\n    def __init__(self, first, rate=1.0, power=2):\n"
+            "        self.first, self.rate, self.power = first, rate, power\n\n"
+            "    def __call__(self, output, target, **more):\n"
+            "        return self.rate * self.first(output, target) + (output**self.power).mean() * more['scale']\n\n\n"
+            "settings = dict({'rate': 0.5})\ncriterion = Weighing(nn.CrossEntropyLoss(), **settings)",
+        ),
+        (LOSS, "loss = criterion(outputs, targets.cuda(), scale=0.1)"),
+    ),
     "nothing in the place of a loss": program(
         (
             LOSS,
@@ -418,6 +429,16 @@ OTHERS = {
         (FORWARD, "outputs = inputs.cuda()\n        for net in nets:\n            outputs = net(outputs)"),
     ),
     "padded samples": program((LOSS, "loss = F.pad(outputs, (0, 0, 0, 1)).mean()")),
+    "pairs of samples, with settings beside the loader": program(
+        ("import torch\n", "import json\nimport torch\n"),
+        (
+            "for epoch in range(2):",
+            "class Trainer:\n    def __init__(self, loaders, rate=1.0, **more):\n        self.loaders, self.rate = loaders, rate\n\n\n"
+            "trainer = Trainer(loaders={'train': loader}, **json.load(open('settings.json')))\nfor epoch in range(2):",
+        ),
+        ("in loader:", "in trainer.loaders['train']:"),
+        (LOSS, "loss = (outputs.unsqueeze(1) - outputs.unsqueeze(0)).pow(2).mean() / trainer.rate"),
+    ),
     "as many classes as there are": program(
         (LOSS, "loss = (F.one_hot(targets.cuda()).float().sum(1) * outputs.sum(1)).mean()")
     ),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
+from dp2ddp.analyse.api.iteration import HANDS_OUT
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.sources import How, Source
 from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Func, Made, Mod, full_name
 
 NAMES = 8
 """How many names, given one another, a question is followed through."""
+UNKNOWN_ELEMENTS = ("torch.utils.data.",)
+"""How the names begin of what hands out tensors, which have no values."""
 
 
 def right_side(statement: ast.AST, definition: ast.AST) -> ast.expr | None:
@@ -126,6 +131,11 @@ def is_followed(program: Program, node: ast.AST | None) -> bool:
                 if any(isinstance(it, ast.Call) and _runs_module(program, it) for it in taken):
                     return False
                 waiting += (it for one in found for it in behind(program, one))
+                sources = [program.source(it) for it in found]
+                gone_through = [it.value for it in sources if it.how is How.ELEMENT]
+                if not all(it is not None and _hands_known(program, it) for it in gone_through):
+                    return False
+                waiting += (it for one in sources for it in _taken_out(program, one))
                 if isinstance(part, ast.Attribute) and not program.definitions(part):
                     waiting.append(part.value)
             case ast.Subscript():
@@ -142,6 +152,31 @@ def is_followed(program: Program, node: ast.AST | None) -> bool:
                 waiting += (it.value for it in returned)
                 if isinstance(part.func, ast.Attribute) and not returned:
                     waiting.append(part.func.value)
+    return True
+
+
+def _taken_out(program: Program, source: Source) -> Iterator[ast.expr | None]:
+    """What a name is given that is one of several: ``a, b = value``, of what a function returns, too."""
+    value, place = source.written if source.how is How.ASSIGNED and source.place else (None, ())
+    returned = _returns(program, value) if place and isinstance(value, ast.Call) else []
+    yield from (Source(How.ASSIGNED, it.value, place).written[0] for it in returned)
+    if value is not None and not returned:
+        yield value
+
+
+def _hands_known(program: Program, iterated: ast.expr) -> bool:
+    """Whether the elements of something have values: a DataLoader's have none, whatever else it may be."""
+    waiting, asked = [iterated], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in asked:
+            continue
+        asked.add(id(part))
+        for value in program.values(part):
+            if isinstance(value, Made) and value.name in HANDS_OUT:
+                waiting += getattr(program.node(value.site), "args", ())
+            elif isinstance(value, Made) and value.name.startswith(UNKNOWN_ELEMENTS):
+                return False
     return True
 
 

@@ -72,9 +72,11 @@ class Calling:
             for parameter in taken.places[len(given.places) :]:
                 self.store.define(inner, parameter.arg, parameter, one)
             self._surplus(inner, taken.rest, "*", node, one)
+        own = {id(parameter) for parameter, _ in bindings.given}
+        left_over = [it for it in taken.named if id(it) not in own]  # none is given twice
         for values in given.dictionaries:
-            items = self.containers.items(values, [it.arg for it in taken.named])
-            for parameter, item in zip(taken.named, items, strict=True):
+            items = self.containers.items(values, [it.arg for it in left_over])
+            for parameter, item in zip(left_over, items, strict=True):
                 if item:
                     self.store.define(inner, parameter.arg, parameter, item)
             if taken.others is not None and (colls := {it for it in values if isinstance(it, Coll)}):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import NAMES
-from dp2ddp.analyse.dataflow.kinds import DEALT, Every, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import DEALT, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.conditions import guarded, may_run
 from dp2ddp.analyse.dataflow.samples.frames import GIVEN, OPEN, Frame
 from dp2ddp.analyse.program import signature
@@ -52,7 +52,9 @@ def arguments(
     taken = scope.takes(bound)
     bindings = bind(call.node, taken)
     several = call.node.args and isinstance(call.node.args[-1], ast.Starred) and len(bindings.spread) == 1
-    if is_spread(call.node) and (not several or taken.rest is not None):
+    by_name = [it.value for it in call.node.keywords if it.arg is None]
+    starred = any(isinstance(it, ast.Starred) for it in call.node.args)
+    if (starred and (not several or taken.rest is not None)) or (starred and by_name):
         return {id(it): Unclear(call.node) for it in taken.named}, {}
     chosen: dict[int, tuple[ast.expr, Frame]] = {id(it): (value, OPEN) for it, value in taken.defaults}
     chosen |= {id(it): (value, frame) for it, value in bindings.given}
@@ -66,6 +68,18 @@ def arguments(
                 default = [given[id(parameter)]] if id(parameter) in given else []
                 given[id(parameter)] = kinds.join([entry, *default], call.node)
                 chosen.pop(id(parameter), None)
+    tables = samples.values(by_name, frame)
+    written = {id(it) for it, _ in bindings.given}
+    for parameter in taken.named if tables else ():  # `step(**batch)`
+        found = [kinds.entry(it, parameter.arg, call.node) for it in tables if _may_have(it, parameter.arg)]
+        if found and id(parameter) not in written:
+            default = [given[id(parameter)]] if id(parameter) in given else []
+            given[id(parameter)] = kinds.join([*found, *default], call.node)
+            chosen.pop(id(parameter), None)
+    if taken.others is not None:
+        more = Held(tuple((name, samples.value(it, frame)) for name, it in bindings.others))
+        held = [kinds.element(it, call.node) for it in (more, *tables) if it != Held(())]
+        given[id(taken.others)] = Every(kinds.join(held, call.node)) if tables else more
     if bound:
         given |= {id(it): Kind.SAME for it in scope.signature.places[:1]}
     if taken.rest is not None:
@@ -79,6 +93,11 @@ def arguments(
         if given[key] in DEALT and nothing not in samples.program.values(node)
     }
     return given, literals
+
+
+def _may_have(table: Value, name: str) -> bool:
+    """Whether a dict may have an entry of a name."""
+    return not isinstance(table, Held) or name in dict(table.entries)
 
 
 def returned(samples: Samples, call: Call, index: int, bound: bool, frame: Frame) -> Value:
