@@ -660,6 +660,15 @@ def test_another_loss_is_not(name: str) -> None:
     assert "DDP501" in [f.rule for f in conversion.findings if not f.edits]
 
 
+def test_labels_that_are_made_of_no_sample_are_those_of_the_whole_batch() -> None:
+    """As many as it has rows: a rank takes its part of them, or the batches stay whole."""
+    labels = "labels = torch.arange(16).cuda() % 2\n        loss = criterion(outputs, labels)"
+    counted = f"{labels}\n        print((outputs.argmax(1) == labels).sum())"
+    for loss in (labels, counted):
+        after, conversion = converted(PROGRAM.replace(LOSS, loss))
+        assert conversion.scripts[0].tier == "whole batch" or "ddp.local_batch(torch.arange(16)" in after
+
+
 NOISE = OPTIONS + "noise = torch.randn(args.size, 8)\n"
 SIZED = PROGRAM.replace("data = ", NOISE + "data = ").replace("batch_size=16", "batch_size=args.size")
 SIZED = SIZED.replace("import torch\n", "import torch\nimport torchvision.utils as images\n", 1)

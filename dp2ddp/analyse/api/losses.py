@@ -65,6 +65,8 @@ WEIGHTS = ("weight", "pos_weight")
 BATCH_MEANS = frozenset({"KLDivLoss", "kl_div"})
 BCE = frozenset("BCEWithLogitsLoss binary_cross_entropy_with_logits BCELoss binary_cross_entropy".split())
 IGNORES = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
+# Those that take a label for each row, and no fewer.
+OF_PAIRS = IGNORES | BCE
 # How the names of losses end.
 ENDINGS = ("Loss", "_loss")
 # The values of ``reduction`` that give one number, and all.

@@ -14,6 +14,7 @@ from dp2ddp.analyse.api.losses import (
     LOSS_CLASSES,
     LOSS_FUNCTIONS,
     MEANS,
+    OF_PAIRS,
     REDUCTIONS,
     WEIGHTED,
     WEIGHTS,
@@ -38,6 +39,11 @@ def is_loss(context: Context, call: Call) -> bool:
 
 def is_elementwise(call: Call) -> bool:
     return all(_last(name) in ELEMENTWISE for name in call.names)
+
+
+def is_of_pairs(call: Call) -> bool:
+    """Whether a loss has a label for each row, and takes none for all of them."""
+    return all(_last(name) in OF_PAIRS for name in call.names)
 
 
 def tensors(call: Call) -> list[ast.expr] | None:

@@ -65,6 +65,9 @@ class Gathering(Forwards):
             self.asked |= {id(part): part for part in self._asked(node)}
             return Kind.WHOLE
         rows = self._rows(call, frame)
+        if losses.is_loss(self.context, call) and losses.is_of_pairs(call):
+            if [self.value(it, frame) for it in (losses.tensors(call) or ())[1:2]] == [Kind.SAME]:
+                return value  # which of the labels are whose is not known
         if not rows or not self._is_function(call) or any(self.is_written_from(it, node) for it in rows):
             return value
         meetings = list(self._meetings(node, frame))

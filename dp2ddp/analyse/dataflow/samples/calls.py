@@ -172,6 +172,8 @@ def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
         values[at] = Kind.ROWS
     if any(it in ELSEWHERE for it in values) and not losses.is_elementwise(call):
         return Unclear(node)
+    if losses.is_of_pairs(call) and any(it in BY_SAMPLE for it in values[:1]) and values[1:2] == [Kind.SAME]:
+        return Unclear(node, _of_all(node), refuted=True)
     value = kinds.elementwise(values, node)
     if value is Kind.PICKED and reduction == "mean":
         return Unclear(node, _picked(node.args[0] if node.args else node), refuted=True)
@@ -261,3 +263,8 @@ def _joined(loss: ast.Call) -> Problem:
         f"the loss `{shown}` may be given targets one after the other, which can't be cut by samples",
         "pad them: a row for each sample",
     )
+
+
+def _of_all(node: ast.Call) -> Problem:
+    """What to say of labels that are made of no sample: there are as many as the whole batch has rows."""
+    return Problem(f"the loss `{ast.unparse(node)}` has labels for the rows of the whole batch", "")
