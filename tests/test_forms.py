@@ -342,3 +342,12 @@ def test_what_has_no_such_method_is_not_called() -> None:
     (made,) = (program.statement(it) for it in program.definitions(use))
     call = program.call(made.value)  # type: ignore[attr-defined]
     assert call is not None and all(isinstance(it, Bound) for it in call.callees) and len(call.callees) == 1
+
+
+def test_what_is_given_by_name_beside_a_table_is_seen() -> None:
+    text = "def take(net, other=None):\n    return net\n\n\nsettings = {'other': 1}\nfound = take(net=Net(), **settings)"
+    program, _ = linked(text)
+    take = next(it for it in program.scopes if getattr(it.node, "name", "") == "take")
+    net, other = (take.signature.parameter(name) for name in ("net", "other"))
+    assert net is not None and [ast.unparse(it) for it in program.given(net)] == ["Net()"]
+    assert other is not None and program.given(other) == []

@@ -49,9 +49,13 @@ class Callers:
             return []
         found: list[ast.expr | None] = []
         for call, bound in self.callers.get(scope.index, ()):
-            if is_spread(call.node) or (bound and parameter in scope.signature.places[:1]):
-                return []  # not seen; or the object whose method it is
-            found.append(signature.given(call.node, scope.takes(bound), parameter))
+            if bound and parameter in scope.signature.places[:1]:
+                return []  # the object whose method it is
+            taken = scope.takes(bound)
+            written = any(it is parameter for it, _ in signature.bind(call.node, taken).given)
+            if is_spread(call.node) and not written:
+                return []  # not seen
+            found.append(signature.given(call.node, taken, parameter))
         return list(dict.fromkeys(it for it in found if it is not None))
 
     @cached_property
