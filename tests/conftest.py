@@ -8,6 +8,7 @@ from pathlib import Path
 
 import mnist
 import pytest
+import sampled
 import torch
 from parity.harness import Lab
 
@@ -37,8 +38,11 @@ def default_dtype() -> Iterator[None]:
     torch.set_default_dtype(before)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this machine cannot show."""
+@pytest.hookimpl(tryfirst=True)  # before pytest looks for the marks that it was asked for
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is long to `-m slow`; skip what this machine cannot show."""
+    parts = any("::" in argument for argument in config.args) or config.getoption("lf", False)
+    sampled.mark_the_rest(items, whole=not parts)
     gpus = torch.cuda.device_count()
     for item in items:
         if item.get_closest_marker("gpu") and gpus < 2:

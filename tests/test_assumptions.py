@@ -242,6 +242,7 @@ for epoch in range(2):
 """
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     ("loss", "why"),
     [

@@ -377,6 +377,7 @@ BOTH = """\
 """
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     ("helper", "main"),
     [

@@ -328,6 +328,7 @@ TAKEN_FOR_BARE = {
 }
 
 
+@pytest.mark.sample("called")
 @pytest.mark.parametrize("use", TAKEN_FOR_BARE)
 def test_programs_whose_model_is_always_wrapped_now_are_told_to_be_converted(use: str) -> None:
     """They build it by a function that asked whether to wrap it: named where that fails, right if converted, too."""
@@ -349,6 +350,7 @@ def test_programs_whose_model_is_always_wrapped_now_are_told_to_be_converted(use
     assert (after.stdout, after.returncode) == (before.stdout, 0), after.stderr.decode()
 
 
+@pytest.mark.sample("method")
 @pytest.mark.parametrize("form", ["function", "method", "star", "package", "in lines", "module beside"])
 def test_programs_that_are_not_converted_go_on_saving_bare_models(form: str) -> None:
     """They give a function that saves what nothing wraps, which has no ``module``."""

@@ -109,6 +109,7 @@ def started(form: Form, folder: Path) -> Path:
     return start
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", FORMS)
 def test_they_are_converted_as_a_whole(name: str, tmp_path: Path) -> None:
     """The model, the loader and the start; and a second time there is nothing to do."""
@@ -124,6 +125,7 @@ def test_they_are_converted_as_a_whole(name: str, tmp_path: Path) -> None:
     assert again.returncode == 0 and texts(tmp_path) == after, again.stderr.decode()
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "name", [pytest.param(it, marks=() if it in TRAINED else pytest.mark.slow) for it in RUN]
 )

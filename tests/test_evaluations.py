@@ -793,6 +793,7 @@ def written(name: str) -> str:
     return program + TRAIN + CALL
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", WHOLE)
 def test_evaluation_stays_whole(name: str) -> None:
     """Whatever lines before the model's outputs do more with than to treat each sample by itself."""
@@ -802,6 +803,7 @@ def test_evaluation_stays_whole(name: str) -> None:
     assert ROWS[name][2] in whole[0]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", DIVIDED)
 def test_evaluation_is_divided(name: str) -> None:
     """Whatever depends on more than one batch alone, and not by a sum or in a list, behind the model's outputs."""

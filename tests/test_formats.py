@@ -261,6 +261,7 @@ def steps() -> list[str]:
     return [re.sub(r"^ {8}", "", block, flags=re.MULTILINE) or line for block, line in blocks]
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(
     ("paths", "arguments", "fail", "code"),
     [

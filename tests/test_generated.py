@@ -266,6 +266,7 @@ def test_sums_over_full_batches_are_combined_once(lab: Lab, processes: int) -> N
     assert "local_sum" not in after and after.count("ddp.batch_sum(") == 1
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", FOUND)
 def test_it_is_done_and_said_as_before(lab: Lab, name: str, processes: int) -> None:
@@ -292,6 +293,7 @@ def _named(it: object) -> str:
     return str(getattr(it, "__name__", it)).rpartition(".")[2]
 
 
+@pytest.mark.sample(processes=2)
 @pytest.mark.parametrize(("kind", "seed", "processes"), SAMPLE, ids=_named)
 def test_a_sample_of_generated_programs_does_what_it_did(
     lab: Lab, kind: ModuleType, seed: int, processes: int

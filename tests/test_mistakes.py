@@ -83,6 +83,7 @@ def test_an_interruption_is_said_and_nothing_is_written(
     assert Path("train.py").read_text() == TRAIN
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("seconds", [1, 1.5, 2])
 def test_an_interrupted_process_ends_at_once(seconds: float) -> None:
     write({f"train{number}.py": TRAIN for number in range(30)})

@@ -80,6 +80,7 @@ def write(files: dict[str, str], folder: Path) -> None:
         (folder / name).write_text(text)
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize(
     ("module", "text"),
     {

@@ -771,6 +771,7 @@ def made(path):
 """
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_question_is_asked_once_and_answered_for_all(answer: str, tmp_path: Path) -> None:
     text = program(

@@ -584,6 +584,7 @@ def _id(row: Operation) -> str:
     return f"{'.'.join(row.homes[:1])}.{row.name}"
 
 
+@pytest.mark.sample(every=8)
 @pytest.mark.parametrize("row", TABLE, ids=_id)
 def test_a_row_says_what_becomes_of_the_samples(row: Operation) -> None:
     shown, mixes = check(row)

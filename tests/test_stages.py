@@ -200,6 +200,7 @@ def converted(folder: Path, texts: Mapping[str, str]) -> Path:
     return folder / "run.py"
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize(
     ("name", "processes"),
     [*((name, 2) for name in STAGES), ("the same expression", 3), ("a constant of the same value", 3)],
@@ -217,6 +218,7 @@ def test_a_later_stage_waits_for_what_it_reads(lab: Lab, tmp_path: Path, name: s
     assert set(after.printed.splitlines()) == set(before.printed.splitlines())
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in AGAIN), (next(iter(AGAIN)), 3)])
 def test_a_barrier_above_a_block_settles_nothing_in_it(
     lab: Lab, tmp_path: Path, name: str, processes: int
@@ -355,6 +357,7 @@ def use(args):
 }
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize(
     ("name", "processes"), [*((name, 2) for name in ROUNDS), ("a function that calls itself", 3)]
 )
@@ -574,6 +577,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in CHANGED), ("written again", 3)])
 def test_what_all_read_is_changed_when_all_have_read_it(
     lab: Lab, tmp_path: Path, name: str, processes: int
@@ -815,6 +819,7 @@ def use(args):
 }
 
 
+@pytest.mark.sample("a folder that is given by name", "used up")
 @pytest.mark.parametrize(
     ("name", "processes"), [*((name, 2) for name in SCRATCHES), ("pictures of files", 3)]
 )
@@ -889,6 +894,7 @@ NEWEST = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", NEWEST)
 def test_all_wait_before_they_list_what_is_written(lab: Lab, tmp_path: Path, name: str) -> None:
     stage = LISTINGS.replace("PATH", NEWEST[name])
@@ -970,6 +976,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", RESUMED)
 def test_all_list_a_folder_as_it_is_before_the_next_one_is_made_in_it(
     lab: Lab, tmp_path: Path, name: str
@@ -1094,6 +1101,7 @@ extension = built("extension")
 }
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in BUILT), ("by a function", 3)])
 def test_an_extension_is_built_by_one_process_first(
     lab: Lab, tmp_path: Path, name: str, processes: int
@@ -1334,6 +1342,7 @@ MADE = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in MADE), ("by another function", 3)])
 def test_what_is_made_where_it_is_missing_is_made_once_and_waited_for(
     lab: Lab, tmp_path: Path, name: str, processes: int
@@ -1387,6 +1396,7 @@ FILLED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILLED)
 def test_each_machine_makes_the_folder_that_it_writes_into(tmp_path: Path, name: str) -> None:
     stage = FOLDERS + FILLED[name] + "    store(path)\n    return len(torch.load(path))\n"
@@ -1395,6 +1405,7 @@ def test_each_machine_makes_the_folder_that_it_writes_into(tmp_path: Path, name:
     assert [(tmp_path / it / "options.txt").exists() for it in "01"] == ["options" in stage, False]
 
 
+@pytest.mark.slow
 def test_a_log_is_the_main_process_s_and_so_is_its_folder(tmp_path: Path) -> None:
     """It is only begun where it is not there, and added to later: no machine needs one of its own."""
     stage = FOLDERS + """\
@@ -1488,6 +1499,7 @@ def use():
 """
 
 
+@pytest.mark.slow
 def test_each_machine_downloads_once_however_it_asks(
     served: tuple[str, Counter[str]], tmp_path: Path
 ) -> None:

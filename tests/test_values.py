@@ -980,6 +980,7 @@ def after(step):
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("way", INDIRECT)
 def test_what_is_written_by_another_way_is_written_once(lab: Lab, tmp_path: Path, way: str) -> None:
     program = HEAD + INDIRECT[way] + MODEL + STEPS + "        after(step)\n" + END
@@ -1037,6 +1038,7 @@ for epoch in range(3):
 """
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("shown", ["sum(self.scores)", "max(self.scores)"])
 @pytest.mark.parametrize("part", ["", "/ len(y)"])
 def test_a_loop_that_trains_or_evaluates_by_what_it_is_given_shows_what_it_did(
@@ -1159,6 +1161,7 @@ SUMMED = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("summed", SUMMED)
 def test_losses_of_several_outputs_are_reported_of_the_whole_batch(
     lab: Lab, tmp_path: Path, summed: str
@@ -1239,6 +1242,7 @@ def test_callbacks_in_an_order_of_their_own_are_followed(lab: Lab, tmp_path: Pat
         assert (folder / "log.txt").read_text() == "epoch\n" * 3
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("shown", ["inputs.size(0)", "len(inputs)", "inputs.shape[0]"])
 def test_the_size_of_a_batch_is_that_of_all_its_parts(lab: Lab, tmp_path: Path, shown: str) -> None:
     """Also where these are not of one size: 14 samples on three ranks, and 6 in the last batch."""
@@ -1315,6 +1319,7 @@ def test_rows_that_are_kept_at_a_running_place_have_the_room_of_all(lab: Lab, tm
 SUM_LOSS = "nn.functional.cross_entropy(model(x), y, reduction='sum')"
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("loss", ["criterion(model(x), y)", SUM_LOSS])
 @pytest.mark.parametrize(
     "passes",
@@ -1356,6 +1361,7 @@ scale = Scaler()
 """
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     ("made", "passes"),
     {
@@ -1579,6 +1585,7 @@ logging.basicConfig(level=logging.INFO, stream=sys.stdout)
 """
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("watched", ["loss", "right", "spread"])
 def test_metrics_that_settings_choose_are_those_of_the_whole_batch(
     lab: Lab, tmp_path: Path, watched: str

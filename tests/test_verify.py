@@ -93,6 +93,7 @@ def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Res
     return result
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize(
     ("name", "float64"),
     [*((name, True) for name in RIGHT), ("the program", False), ("dropout", False), ("Adam", False)],
@@ -103,6 +104,7 @@ def test_right_ones_match(ran: Callable[..., Result], name: str, float64: bool) 
     assert result.steps == 8
 
 
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", WRONG)
 def test_planted_mistakes_are_found_and_named(ran: Callable[..., Result], name: str) -> None:
     pair, result = WRONG[name], ran(name)
@@ -154,6 +156,7 @@ net = Map()"""
 """A parameter that each step takes to 3.9 x (1 - x), the logistic map: rounding doubles with every step."""
 
 
+@pytest.mark.slow
 def test_a_chaotic_training_is_compared_up_to_where_rounding_makes_it_another(
     lab: Lab, tmp_path: Path
 ) -> None:
@@ -423,6 +426,7 @@ AS_IS = (
 )
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in AS_IS else pytest.mark.slow) for name in WRONG]
 )
@@ -1214,6 +1218,7 @@ def request_for(lab: Lab, name: str, processes: int = 2, **more: object) -> Requ
     return Request(before, after, FIXTURES / name, **wanted)  # type: ignore[arg-type]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     ("name", "processes"),
     [
@@ -1236,6 +1241,7 @@ def test_fixtures_match_as_they_are(lab: Lab, name: str) -> None:
     assert result.verdict is Verdict.MATCH or result.reason.startswith("nothing is aligned"), report(result)
 
 
+@pytest.mark.sample("entry_point")
 @pytest.mark.parametrize(
     "name",
     [

@@ -67,6 +67,7 @@ def test_what_differs_from_run_to_run_is_none(lab: Lab, tmp_path: Path) -> None:
     assert "numbers that the original itself gives otherwise in each run were not compared" in report(result)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "name", ["now", "the shell", "process", "gigabytes", "rate", "folder", "uuid4", "object"]
 )
@@ -88,6 +89,7 @@ NAMED = {
 }
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("is_other", [False, True])
 def test_files_whose_names_differ_are_compared(lab: Lab, tmp_path: Path, name: str, is_other: bool) -> None:
@@ -129,6 +131,7 @@ def test_names_and_rates_are_no_numbers(line: str, shown: str) -> None:
     assert printed.masked(line) == shown
 
 
+@pytest.mark.slow
 def test_beside_another_file_rounding_is_no_difference(lab: Lab, tmp_path: Path) -> None:
     """What rounding does is measured although a file differs, too."""
     extra = (("ddp.save(", 'open("extra.txt", "a").close()\n    ddp.save('),)
@@ -137,6 +140,7 @@ def test_beside_another_file_rounding_is_no_difference(lab: Lab, tmp_path: Path)
     assert {it.what for it in result.differences} == {"files"}, report(result)
 
 
+@pytest.mark.slow
 def test_what_rounding_hides_of_float32_is_looked_at_in_float64(lab: Lab, tmp_path: Path) -> None:
     """Steps that are no more comparable in float32, right ones and such that another learning rate makes."""
     loop = "for epoch in range(40):\n"

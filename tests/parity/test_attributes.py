@@ -142,6 +142,7 @@ def program(name: str, loss: str) -> str:
     return text.replace(OPTIMIZER, momentum).replace("batch_size=16", "batch_size=12")
 
 
+@pytest.mark.sample(processes=2, every=7)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("name", "processes"), [*((name, 2) for name in BODIES), *((name, 3) for name in ON_THREE)]

@@ -45,6 +45,7 @@ def trained(lab: Lab, text: str, processes: int) -> tuple[Run, Run]:
     return found[0], found[1]
 
 
+@pytest.mark.sample(processes=(2, 3), every=7)
 @pytest.mark.parametrize(
     ("name", "processes"), [*((name, 2) for name in CASES), *((name, 3) for name in sorted(THREE))]
 )
@@ -55,6 +56,7 @@ def test_what_batches_are_made_of_changes_no_step(lab: Lab, name: str, processes
     assert rounded(after.printed) == rounded(before.printed)
 
 
+@pytest.mark.sample(processes=3, every=3)
 @pytest.mark.parametrize("name", UNEVEN)
 @pytest.mark.parametrize("processes", [3, pytest.param(4, marks=pytest.mark.slow)])
 def test_batches_that_the_processes_do_not_divide_are_dealt_all_the_same(

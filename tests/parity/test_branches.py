@@ -79,6 +79,7 @@ def trained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return sides
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -123,6 +124,7 @@ def test_the_dataparallel_branch_makes_its_steps(
     assert differences(before, after, losses=False) == []
 
 
+@pytest.mark.slow
 def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tmp_path: Path) -> None:
     """As it is set, the program makes DataParallel's steps; set otherwise, under torchrun, its own ranks' as before."""
     (change,) = convert(Project.of({PATH: SETTING})).changes
@@ -213,6 +215,7 @@ APEX_STEPS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(processes=2, every=3)
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", APEX_STEPS)
 def test_ranks_of_apex_s_become_torch_s(lab: Lab, name: str, processes: int) -> None:
@@ -288,6 +291,7 @@ def started(lab: Lab, text: str, spelling: Spelling, *, own: bool, **how: object
     return lab.run(script, arguments, folder=folder, timeout=120, **how).ok()
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_however_a_branch_is_chosen_dataparallel_makes_its_steps(lab: Lab, name: str) -> None:
     spelling = SPELLINGS[name]
@@ -301,6 +305,7 @@ def test_however_a_branch_is_chosen_dataparallel_makes_its_steps(lab: Lab, name:
 LATE = "processes that are spawned, and an option that is read late"
 
 
+@pytest.mark.sample("the local rank", "trainers in a table", "whether a variable is there")
 @pytest.mark.parametrize(
     "name",
     [
@@ -418,6 +423,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_is_not_converted_shares_the_file_that_wraps(tmp_path: Path) -> None:
     """Its own ranks have DistributedDataParallel alone, as before."""
     texts = {"util.py": SHARED, "train.py": BESIDE, "other.py": BESIDE}
@@ -491,6 +497,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "load",
     [

@@ -105,6 +105,7 @@ NAMED = "bare = model.module if TEST else model\nprint(bare.weight.sum().item())
 BRANCHED = "if TEST:\n    bare = model.module\nelse:\n    bare = model\nprint(bare.weight.sum().item())"
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     ("decided", "asked"),
     [(COUNTED, AT_ONCE), (COUNTED, NAMED), (FLAGGED, BRANCHED), (BESIDE, AT_ONCE), (BESIDE, NAMED)],

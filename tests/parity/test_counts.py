@@ -12,6 +12,7 @@ from parity.harness import Lab
 from parity.test_own_batches import trains_alike
 
 
+@pytest.mark.sample(processes=(2, 3), every=9)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", DIVIDED)
 def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
@@ -22,6 +23,7 @@ def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
     trains_alike(lab, text, processes, exact=True)
 
 
+@pytest.mark.sample(processes=(2, 3), every=9)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", BEWARE)
 def test_what_only_looks_like_them_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:

@@ -12,6 +12,7 @@ from parity.harness import Lab
 from parity.test_tier_training import differences, runs
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", MIXING)
 def test_samples_that_are_mixed_train_to_the_same_numbers(lab: Lab, name: str) -> None:
     before, after = runs(lab, MIXING[name].text, 2, sharded=True, exact=True)
@@ -19,6 +20,7 @@ def test_samples_that_are_mixed_train_to_the_same_numbers(lab: Lab, name: str) -
     assert differences(before, after, losses=False) == []
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", SEEN)
 def test_what_the_model_is_fed_with_is_each_rank_s_part(lab: Lab, name: str) -> None:
     """Every rank's own rows, or the whole batch on all; the losses and lists that are printed are those of all rows."""

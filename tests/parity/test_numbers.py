@@ -670,6 +670,7 @@ def runs(lab: Lab, text: str, processes: int, exact: bool = True, form: str = "s
     )
 
 
+@pytest.mark.sample(processes=(2, 3), every=9)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> None:
@@ -848,6 +849,7 @@ WRITTEN = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_is_written_into_is_what_is_looked_at(lab: Lab, name: str) -> None:
     """No copy of it, such as all ranks' rows."""
@@ -899,6 +901,7 @@ def number(row, i):
 """
 
 
+@pytest.mark.sample(processes=(2, 3), every=7)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", MIXED)
 def test_what_is_written_of_other_samples_keeps_the_batches_whole(
@@ -929,6 +932,7 @@ OWN = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", OWN)
 def test_what_is_written_of_each_sample_s_own_is_sharded(lab: Lab, name: str) -> None:
     text = "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ")
@@ -947,6 +951,7 @@ LABELS = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", LABELS)
 def test_labels_that_are_written_of_other_samples_are_written_before_the_batch_is_divided(
     lab: Lab, name: str

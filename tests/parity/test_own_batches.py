@@ -12,6 +12,7 @@ from parity.harness import Lab
 from parity.test_tier_training import differences, runs
 
 
+@pytest.mark.sample(processes=(2, 3), every=9)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", DIVIDED)
 def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
@@ -44,6 +45,7 @@ def _is_same(word: str, other: str) -> bool:
         return word == other
 
 
+@pytest.mark.sample(processes=(2, 3), every=9)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", BEWARE)
 def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:
@@ -60,6 +62,7 @@ def test_a_model_that_draws_as_it_acts_keeps_batches_whole() -> None:
     assert forms == ["sharded", "whole batch"]
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", OTHERS_HANDED)
 def test_what_an_object_does_to_a_loader_s_batches_is_done_to_whole_ones(lab: Lab, name: str) -> None:
     text = OTHERS_HANDED[name]

@@ -14,6 +14,7 @@ from parity.test_tier_training import differences, seeded, write
 UNEVEN = ("a smaller part for the first", "a copy that divides in its own way")
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize(
     ("name", "processes"),
     [

@@ -14,6 +14,7 @@ from parity.test_own_batches import same_numbers, trains_alike
 from parity.test_tier_training import differences, runs
 
 
+@pytest.mark.sample(processes=(2, 3), every=7)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", DIVIDED)
 def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
@@ -24,6 +25,7 @@ def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
     trains_alike(lab, text, processes)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", PREPARED)
 def test_what_can_be_done_to_whole_batches_is_done_before(lab: Lab, name: str) -> None:
     text = PREPARED[name].text
@@ -44,6 +46,7 @@ def test_what_is_drawn_alike_is_divided_afterwards(lab: Lab, name: str, processe
     assert same_numbers(before.printed, after.printed)
 
 
+@pytest.mark.sample(processes=(2, 3), every=7)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("name", BEWARE)
 def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:

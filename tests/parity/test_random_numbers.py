@@ -180,6 +180,7 @@ def test_workers_that_the_program_seeds_alike_are_apart(numbers: Any) -> None:
     assert numbers(2, workers=2, init=SEEDED, options=", worker_init_fn=seed_worker", again=1) == ranks
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_batches_of_the_original_in_parts(numbers: Any, workers: int) -> None:
     """With ``ddp.shard``: parts that differ in size, and on three ranks none of the last batch for one of them."""

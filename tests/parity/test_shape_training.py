@@ -197,6 +197,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sample(every=7)
 @pytest.mark.parametrize(
     ("program", "processes"),
     [

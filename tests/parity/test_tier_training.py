@@ -96,6 +96,7 @@ def differences(before: Run, after: Run, losses: bool = True) -> list[str]:
     return found
 
 
+@pytest.mark.sample(processes=(2, 3), every=5)
 @pytest.mark.parametrize(
     ("name", "processes"), [*((name, 2) for name in WHOLE_BATCH), *((name, 3) for name in UNEVEN)]
 )
@@ -112,6 +113,7 @@ def test_loaders_that_one_function_makes_of_settings_make_dataparallel_s_steps(l
     assert differences(before, after, losses=False) == []
 
 
+@pytest.mark.sample("in an expression")
 @pytest.mark.parametrize("name", SOMETIMES_WRAPPED)
 def test_a_model_that_is_sometimes_wrapped_is_trained_by_all_processes_or_by_one(lab: Lab, name: str) -> None:
     text = seeded(PROGRAM.replace(WRAP, SOMETIMES_WRAPPED[name])).replace("(64", "(60")
@@ -137,6 +139,7 @@ def test_decisions_by_the_whole_batch_make_dataparallel_s_steps_in_parts(
     assert differences(before, after, losses=False) == []
 
 
+@pytest.mark.sample(processes=2, every=2)
 @pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize("name", BARE)
 def test_bare_modules_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
@@ -165,6 +168,7 @@ def test_bare_modules_that_are_not_synced_are_noticed(lab: Lab) -> None:
     assert "parameters differ" in differences(before, left.ok(), losses=False)[0]
 
 
+@pytest.mark.sample(processes=(2, 3), every=2)
 @pytest.mark.parametrize(
     ("name", "processes"),
     [
@@ -180,6 +184,7 @@ def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processe
     assert differences(before, after, losses=False) == []
 
 
+@pytest.mark.sample(processes=2, every=2)
 @pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize("name", CLOSURES)
 def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
@@ -195,6 +200,7 @@ def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
         torch.testing.assert_close(rank["parameters"], before.ranks[0]["parameters"], rtol=0, atol=1e-8)
 
 
+@pytest.mark.sample(processes=2, every=2)
 @pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize("name", PULLED | HANDED)
 def test_loops_draw_their_parts_of_batches_that_are_pulled_or_handed_out(
@@ -290,6 +296,7 @@ def test_samples_of_a_network_that_is_wrapped_in_another_one_are_the_same(lab: L
     assert len(printed(before)) == 8 and printed(after) == printed(before)
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", MEANS)
 def test_means_over_samples_make_dataparallel_s_steps_in_parts(lab: Lab, name: str) -> None:
     """With an uneven last batch, in the original's batches."""
@@ -298,6 +305,7 @@ def test_means_over_samples_make_dataparallel_s_steps_in_parts(lab: Lab, name: s
     assert differences(before, after, losses=False) == []
 
 
+@pytest.mark.sample(processes=2, every=2)
 @pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize("name", OWN_LOSSES)
 def test_losses_that_the_model_computes_make_dataparallel_s_steps_in_parts(
@@ -321,6 +329,7 @@ def test_losses_of_equal_parts_make_dataparallel_s_steps(lab: Lab, name: str) ->
     assert differences(before, after, losses=False) == []
 
 
+@pytest.mark.sample(processes=(2, 3), every=5)
 @pytest.mark.parametrize(
     ("name", "processes"),
     [
@@ -342,6 +351,7 @@ def test_losses_over_the_batch_make_dataparallel_s_steps_in_parts(
     assert differences(before, after, losses=not of_part) == []
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", CHOSEN)
 @pytest.mark.parametrize("value", ["1", "2"])
 def test_models_wrapped_by_choice_make_dataparallel_s_steps(lab: Lab, name: str, value: str) -> None:
@@ -404,6 +414,7 @@ for epoch in range(2):
 """
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_the_loop_draws_what_it_drew_whatever_the_model_draws(lab: Lab, workers: str) -> None:
     """Augmentation in the data set, mixup and noise in the loop; dropout, on chunks of 4, 4 and 2, has its own stream."""
@@ -458,6 +469,7 @@ def test_gradients_pass_through_one_wrap_into_another(lab: Lab, processes: int) 
 # Fixtures
 
 
+@pytest.mark.sample(processes=2, every=2)
 @pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize(("name", "checkpoint"), CHECKPOINTS.items())
 def test_fixtures_make_dataparallel_s_steps(lab: Lab, name: str, checkpoint: str, processes: int) -> None:
@@ -473,6 +485,7 @@ def test_fixtures_make_dataparallel_s_steps(lab: Lab, name: str, checkpoint: str
     assert before.files() == after.files()
 
 
+@pytest.mark.sample("flat")
 @pytest.mark.parametrize(
     "name", [it if it in ("flat", "trainer") else pytest.param(it, marks=pytest.mark.slow) for it in SHAPES]
 )

@@ -25,7 +25,7 @@ resumable = pytest.mark.parametrize(
     "shape", [shape for shape in SHAPES.values() if shape.resume], ids=lambda shape: shape.name
 )
 # The fixtures that each launcher starts unless slow tests are asked for.
-LAUNCHERS = {"warm": tuple(SHAPES), "plain": ("flat", "trainer"), "torchrun": ("flat",)}
+LAUNCHERS = {"warm": tuple(SHAPES), "plain": ("flat",), "torchrun": ("flat",)}
 
 
 def launched(*launchers: str) -> pytest.MarkDecorator:
@@ -73,6 +73,7 @@ def test_one_process_makes_the_unwrapped_model_s_steps(lab: Lab, shape: Shape, l
     assert shape.numbers(after.printed) == shape.numbers(before.printed) != []
 
 
+@pytest.mark.sample(every=2)
 @shapes
 def test_two_processes_agree_in_float32(lab: Lab, shape: Shape) -> None:
     """The type people train in, where the number of processes is a power of two."""
@@ -81,6 +82,7 @@ def test_two_processes_agree_in_float32(lab: Lab, shape: Shape) -> None:
     assert compare.training(before.ranks[0], after.ranks, losses=1e-5, parameters=1e-5, first=20) == []
 
 
+@pytest.mark.sample("3-33-251-flat", "3-33-251-trainer", "4-4-33-flat")
 @shapes
 @pytest.mark.parametrize(
     ("processes", "batch", "samples"),
@@ -135,12 +137,14 @@ def test_such_an_end_goes_through_the_launcher(lab: Lab) -> None:
 # The data.
 
 
+@pytest.mark.sample("flat", "trainer")
 @shapes
 def test_the_order_follows_the_seed(lab: Lab, shape: Shape) -> None:
     """Two seeds, two orders."""
     assert seeds_differ(lab.after(shape.name, seed=1).ok(), lab.after(shape.name, seed=2).ok()) == []
 
 
+@pytest.mark.sample("torchrun-flat")
 @launched("plain", "torchrun")
 def test_one_seed_is_one_order(lab: Lab, shape: Shape, launcher: str) -> None:
     """Whichever launcher started the ranks."""
@@ -155,6 +159,7 @@ def seeds_differ(one: Run, other: Run) -> list[str]:
     return ["two seeds deal one order"] if same else []
 
 
+@pytest.mark.sample("warm")
 @launched(*LAUNCHERS)
 def test_evaluation_covers_the_whole_set(lab: Lab, shape: Shape, launcher: str) -> None:
     """Every test sample once, and the printed numbers are DataParallel's, character by character."""
@@ -262,6 +267,7 @@ def test_a_bare_model_loads_what_was_saved(lab: Lab, shape: Shape, processes: in
     bare_model(shape).double().load_state_dict(weights(shape, saved), strict=True)
 
 
+@pytest.mark.sample(processes=2, every=3)
 @resumable
 @pytest.mark.parametrize("writer", ["before", "after"])
 @pytest.mark.parametrize("prefix", ["module.", ""])

@@ -75,6 +75,7 @@ def program(write: str, loss: str) -> str:
     return text.replace(OPTIMIZER, momentum).replace("batch_size=16", "batch_size=12")
 
 
+@pytest.mark.sample(processes=(2, 3), every=3)
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", WRITES)

@@ -167,7 +167,7 @@ class Fault:
     torchrun: bool = False
     beside: bool = False  # a second job runs at the same time in the same folder, and goes on
     saved: Sequence[str] = ("model.pt",)
-    variant: bool = False  # much like another one: a slow test
+    variant: bool = False  # much like another one, or long: a slow test
 
 
 FAULTS = [
@@ -202,6 +202,7 @@ FAULTS = [
         r"dp2ddp: rank {last} was killed by signal 9 \(SIGKILL\)\n",
         limit=4.0,  # loader workers notice after 5 s that their rank is gone
         beside=True,
+        variant=True,
     ),
     Fault(
         "a rank calls `sys.exit(3)`",
@@ -277,6 +278,7 @@ FAULTS = [
         ".*" + stopped("SIGINT"),
         send(2, group=True),
         saved=(),
+        variant=True,
     ),
     Fault("SIGTERM to the command", WAITING, 143, "`stopped by SIGTERM`", stopped("SIGTERM"), send(15)),
     Fault(
@@ -295,6 +297,7 @@ FAULTS = [
         "the traceback with the file's name; the checkpoint is the last good one",
         raised(r"OSError: \[Errno 27\] File too large: '[^\n]*/model.pt'", "0"),
         saved=("link.pt", "model.pt"),
+        variant=True,
     ),
     Fault(
         "the folder is read-only while saving",
@@ -318,6 +321,7 @@ FAULTS = [
         0,
         "nothing: it trains",
         "",
+        variant=True,
     ),
     Fault(
         "the port of `dist_url` is taken",

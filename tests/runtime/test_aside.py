@@ -97,6 +97,7 @@ warnings.warn("warned")
     assert "goes on" not in result.err
 
 
+@pytest.mark.sample("own-DistributedDataParallel")
 @pytest.mark.parametrize("wrap", ["DataParallel", "DistributedDataParallel"])
 @pytest.mark.parametrize("own", [False, True], ids=["", "own"])
 def test_torchrun_s_variables_divide_no_data_where_the_program_has_no_ranks_of_its_own(tmp_path, own, wrap):
@@ -130,6 +131,7 @@ def test_torchrun_s_variables_divide_no_data_where_the_program_has_no_ranks_of_i
     assert result.err.count("restarted as if started by `python`") == (not own)
 
 
+@pytest.mark.slow
 def test_the_gpu_that_the_program_s_own_ranks_name_is_theirs_alone(tmp_path):
     """Its number is known before it is known whose ranks these are."""
     script = write(
@@ -150,6 +152,7 @@ ddp.set_device(6)
     assert events(script) == sorted(["current 5", "current 6", f"{own} cuda:5 cpu {own.partition(':')[0]}"])
 
 
+@pytest.mark.slow
 def test_ranks_that_were_started_by_hand_meet_again_where_rank_0_serves(tmp_path):
     script = write(tmp_path, NOTE + "ddp.init()\nddp.barrier()\ntrain()\n")
     host, port = address().removeprefix("tcp://").split(":")
@@ -160,6 +163,7 @@ def test_ranks_that_were_started_by_hand_meet_again_where_rank_0_serves(tmp_path
     assert events(script) == RANKS
 
 
+@pytest.mark.slow
 def test_of_two_machines_the_process_that_was_started_on_each_goes_on(tmp_path):
     script = write(
         tmp_path, NOTE + 'ddp.init()\nworker(int(sys.argv[1]), sys.argv[2])\nnote("after", seen())\n'
@@ -170,6 +174,7 @@ def test_of_two_machines_the_process_that_was_started_on_each_goes_on(tmp_path):
     assert events(script) == sorted(RANKS + ["after []"] * 2)
 
 
+@pytest.mark.slow
 def test_processes_that_each_rank_has_made_for_the_program_join_once(tmp_path):
     """Nobody has said before that they are the program's ranks: those that the other ranks have made end."""
     script = write(
@@ -191,6 +196,7 @@ if __name__ == "__main__":
     assert events(script) == RANKS
 
 
+@pytest.mark.slow
 def test_standing_aside_may_be_said(tmp_path):
     """Once or twice; before the start, for which nothing is left to do then; in a group that the runtime was told of."""
     script = write(
@@ -220,6 +226,7 @@ note("end")
     assert events(script) == ["end"] * 3
 
 
+@pytest.mark.slow
 def test_where_the_program_s_own_ranks_meet_is_as_it_says(tmp_path):
     """In the environment, as PyTorch's tutorials do: set after `init`, and read by processes that it spawns."""
     host, port = address().removeprefix("tcp://").split(":")
@@ -239,6 +246,7 @@ if __name__ == "__main__":
     assert result.code == 0 and events(script) == RANKS, result.err
 
 
+@pytest.mark.sample("import-python")
 @pytest.mark.parametrize("launched", [TORCHRUN, []], ids=["torchrun", "python"])
 @pytest.mark.parametrize("where", ["import", "init"])
 def test_what_the_program_says_of_its_own_ranks_misleads_none_of_the_runtime_s(tmp_path, where, launched):

@@ -153,6 +153,7 @@ def test_two_machines_rank_0_then_each_machines_first_then_all(lab, tmp_path):
     lab.run(script, launcher="warm torchrun", processes=4, recorded=False, timeout=60).ok()
 
 
+@pytest.mark.slow
 def test_what_needs_all_ranks_within_main_process_first(tmp_path):
     """What can be done by one rank after the other is; what can't is said, where it would wait for ever."""
     write(

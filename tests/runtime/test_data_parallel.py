@@ -126,6 +126,7 @@ ddp.print("done")
 """
 
 
+@pytest.mark.sample(processes=(2, 3))
 @pytest.mark.parametrize("processes", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_loss_is_the_whole_batch_s(lab, tmp_path, processes):
     script = write(tmp_path, SHARED + LOSSES)

@@ -86,6 +86,7 @@ ddp.print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_ranks_that_part_are_told_where_the_others_are(lab, tmp_path, processes):
     script = write(tmp_path, DEBUG)
@@ -150,6 +151,7 @@ def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_ou
     assert said in result.errors
 
 
+@pytest.mark.slow
 def test_a_timeout_between_different_collectives_names_the_switch(lab, tmp_path):
     script = write(
         tmp_path,

@@ -38,6 +38,7 @@ def job(folder: Path, body: str, command: list | None = None, **env: object) -> 
     return run([*(command or []), "train.py"], folder, processes=None, **{**FOUR, **env})
 
 
+@pytest.mark.sample("5,7'-said4")
 @pytest.mark.parametrize(
     ("chosen", "said"),
     {
@@ -87,6 +88,7 @@ ddp.launch(main)
     assert trained(job(tmp_path, body)) == ["end", "goes on"]
 
 
+@pytest.mark.slow
 def test_torchrun_s_ranks_leave_too_and_one_line_says_so(tmp_path: Path) -> None:
     command = [*TORCHRUN[:-1], "4"]
     result = job(tmp_path, "ddp.init()\nddp.use_devices([1, 3])\nplace()\n", command, OMP_NUM_THREADS=1)
@@ -97,6 +99,7 @@ def test_torchrun_s_ranks_leave_too_and_one_line_says_so(tmp_path: Path) -> None
     assert sorted(result.out.split("\n"))[1:] == ["0 2 2 1 [1, 3]", "1 2 2 3 [1, 3]"]
 
 
+@pytest.mark.slow
 def test_a_number_of_processes_that_is_asked_for_counts(tmp_path: Path) -> None:
     """More than there are devices share them; the program's choice is only of which."""
     result = job(tmp_path, "ddp.init()\nddp.use_devices([1, 2])\nplace()\n", DP2DDP_PROCESSES=3)
@@ -109,6 +112,7 @@ def test_devices_that_are_chosen_when_all_train_are_an_error(tmp_path: Path) -> 
     assert "use_devices([0, 1]) comes too late: 4 processes train already" in result.err
 
 
+@pytest.mark.slow
 def test_a_device_that_is_in_use_stays_in_use(tmp_path: Path) -> None:
     """The numbers are the same on any GPU, and what lies there can't move."""
     body = "ddp.init()\nassert ddp.device().index == ddp.get_local_rank()\nddp.use_devices([2, 3])\nplace()\n"
@@ -128,6 +132,7 @@ def test_a_rank_that_ends_before_it_is_settled_who_trains_is_named(tmp_path: Pat
     assert "rank 1 has ended, but rank 0 still needs it (to begin with)" in result.err
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("later", [0, 0.05, 1.5])
 def test_ranks_that_part_before_the_group_is_made_end_the_job(tmp_path: Path, later: float) -> None:
     """Whichever of them waits last: its report may not take the place of the other's."""
@@ -149,6 +154,7 @@ say(ddp.get_rank(), known, len({*map(hash, ddp.gather("text"))}), len({*ddp.gath
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0 [] 1 1", "1 [] 1 1"]
 
 
+@pytest.mark.slow
 def test_strings_have_the_same_hashes_under_torchrun(tmp_path: Path) -> None:
     """Words that are numbered in the order of a set are; torchrun's ranks are started again for it, once."""
     body = """
@@ -182,6 +188,7 @@ LOADERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loader", LOADERS)
 def test_parts_of_batches_that_train_no_wrapped_model_are_an_error(tmp_path: Path, loader: str) -> None:
     """Unless the program averages the gradients itself."""
@@ -221,6 +228,7 @@ say(f"{ddp.get_world_size()} {rows} {loss.item():.5f} {sum(it.sum().item() for i
 """
 
 
+@pytest.mark.sample("own agent")
 @pytest.mark.parametrize("launcher", [None, TORCHRUN], ids=["own agent", "torchrun"])
 def test_where_no_model_is_wrapped_rank_0_goes_on_alone(tmp_path: Path, launcher: list[str] | None) -> None:
     """With the batches, the random numbers and the end of the program as it was."""
@@ -232,6 +240,7 @@ def test_where_no_model_is_wrapped_rank_0_goes_on_alone(tmp_path: Path, launcher
     assert "no model is wrapped" in started.err and "only this one continues" in started.err
 
 
+@pytest.mark.slow
 def test_where_one_of_two_models_is_wrapped_the_other_is_compared(tmp_path: Path) -> None:
     text = ALONE.replace("WRAPPED", "True")
     say = "def say(text):\n    sys.stdout.write(text + chr(10))\n"
@@ -243,6 +252,7 @@ def test_where_one_of_two_models_is_wrapped_the_other_is_compared(tmp_path: Path
     assert one.code == 0 and one.out.startswith("2 20 "), one.err
 
 
+@pytest.mark.slow
 def test_a_first_need_of_torch_s_own_makes_the_group(tmp_path: Path) -> None:
     body = """
 from torch.utils.data import DistributedSampler
@@ -253,6 +263,7 @@ say(list(sampler))
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["[0, 2, 4, 6, 8]", "[1, 3, 5, 7, 9]"]
 
 
+@pytest.mark.sample("1")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_was_saved_from_a_gpu_comes_to_the_rank_s_device(tmp_path: Path, processes: int) -> None:
     """And what was on the CPU stays there: the state of random numbers is taken from nowhere else."""
@@ -298,6 +309,7 @@ def in_thread():
 """
 
 
+@pytest.mark.sample("in_thread())-said7")
 @pytest.mark.parametrize(
     ("body", "said"),
     {
@@ -324,6 +336,7 @@ def test_the_current_gpu_is_that_of_the_rank(tmp_path: Path, body: str, said: li
     assert trained(job(tmp_path, f"{CURRENT}\n{body}\n")) == said
 
 
+@pytest.mark.sample("fork")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_the_current_gpu_of_a_rank_s_workers_is_its_own(tmp_path: Path, method: str) -> None:
     body = f"""{CURRENT}
@@ -342,6 +355,7 @@ if __name__ == "__main__":
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0 0", "1 1"]
 
 
+@pytest.mark.slow
 def test_workers_threads_leave_cuda_alone(tmp_path: Path) -> None:
     """In a process that was forked when CUDA was in use, any use of it is an error."""
     body = f"""{CURRENT}
@@ -361,6 +375,7 @@ worker.join()
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0", "0"]
 
 
+@pytest.mark.sample("cpu")
 @pytest.mark.parametrize("chosen", ["[]", "[-1]", "0", "['cpu']", "'-1'"])
 def test_who_chooses_no_gpu_trains_alone_and_binds_none(tmp_path: Path, chosen: str) -> None:
     """The program says by itself that it computes on the CPU; where it names a GPU all the same, that is the first."""
@@ -374,6 +389,7 @@ say(ddp.get_rank(), ddp.get_world_size(), current, weight, linear.device_ids, dd
     assert trained(job(tmp_path, body)) == ["0 1 [] cpu [] cuda:0 1"]
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(("count", "moved"), [(1, ["0 []"]), (2, ["0 ['cuda:0']", "1 ['cuda:1']"])])
 def test_a_model_on_the_cpu_stays_there_where_one_process_trains(
     tmp_path: Path, count: int, moved: list[str]
@@ -416,6 +432,7 @@ torch.cuda.set_device = lambda device: used.append(driver()[torch.device(device)
 REAL = "AVAILABLE, COUNTED = torch.cuda.is_available, torch.cuda.device_count\n"
 
 
+@pytest.mark.sample("said3")
 @pytest.mark.parametrize(
     ("start", "visible", "chosen", "said"),
     [
@@ -469,6 +486,7 @@ def test_numbers_beyond_the_visible_gpus_are_those_that_are_named(
             options.chosen(devices, visible, named)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(("devices", "moved"), [("[2]", ["[]"]), ("[1, 3]", ["['cuda:1']", "['cuda:3']"])])
 def test_a_model_stays_where_it_is_in_a_single_process(tmp_path, devices, moved):
     """Several ranks bring one that nothing has moved to their GPUs."""
@@ -482,6 +500,7 @@ say(moved)
     assert trained(job(tmp_path, body)) == moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ['"cuda"', "ddp.device()"])
 def test_a_block_with_the_process_s_own_gpu(tmp_path: Path, named: str) -> None:
     """As converted programs write it: on every rank it is the rank's own, and so is what says "cuda" inside."""

@@ -6,6 +6,7 @@ from jobs import finish, line, run, start, write
 from dp2ddp.runtime.data import _choices
 
 
+@pytest.mark.slow
 def test_exit_code_where_the_training_is_at_top_level(tmp_path):
     write(tmp_path, "ddp.init()\nif ddp.get_rank() == 1: sys.exit(3)\ndist.barrier()")
     result = run(["train.py"], tmp_path)
@@ -13,6 +14,7 @@ def test_exit_code_where_the_training_is_at_top_level(tmp_path):
     assert "Traceback" not in result.err and result.err.endswith("dp2ddp: rank 1 failed with exit code 3\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", ["dist.barrier()", pytest.param("ddp.barrier()", marks=pytest.mark.slow)])
 def test_exit_code_of_a_rank_that_is_slow_to_exit(tmp_path, wait):
     write(
@@ -56,6 +58,7 @@ def test_different_errors_are_all_said_the_first_with_its_traceback(tmp_path):
     assert "ValueError: x" in result.err and "rank 1 of 2 failed too: KeyError: 'x'" in result.err, result.err
 
 
+@pytest.mark.slow
 def test_a_rank_may_end_long_before_the_others(tmp_path):
     write(
         tmp_path,
@@ -72,6 +75,7 @@ def test_a_rank_may_end_long_before_the_others(tmp_path):
     assert (result.code, result.out, result.err, result.left) == (0, "saved\n", "", [])
 
 
+@pytest.mark.slow
 def test_a_batch_that_cannot_be_divided_ends_the_job_before_training(tmp_path):
     write(tmp_path, "ddp.init()\nddp.local_batch_size(6 - 1, weighed=None)\nprint('trains')")
     result = run(["train.py"], tmp_path)

@@ -201,6 +201,7 @@ ddp.print("done")
 """
 
 
+@pytest.mark.sample(processes=(2, 3))
 @pytest.mark.parametrize("processes", [2, 3])
 def test_means_and_sums_over_the_whole_batch(lab, tmp_path, processes):
     script = write(tmp_path, TRAINING + CRITERIA)
@@ -327,6 +328,7 @@ ddp.print("done")
 """
 
 
+@pytest.mark.sample(processes=(2, 3))
 @pytest.mark.parametrize("processes", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_losses_that_look_at_the_whole_batch(lab, tmp_path, processes):
     script = write(tmp_path, TRAINING + WHOLE)

@@ -52,6 +52,7 @@ def test_each_machine_starts_its_ranks(tmp_path):
     assert first.left == second.left == []
 
 
+@pytest.mark.slow
 def test_a_failing_rank_ends_the_job_on_both_machines_of_a_slurm_step(tmp_path):
     """srun started one task on each machine, which starts that machine's ranks."""
     write(tmp_path, "ddp.init()" + PLACE + "os._exit(3) if ddp.get_rank() == 3 else time.sleep(60)")
@@ -75,6 +76,7 @@ def test_a_failing_rank_ends_the_job_on_both_machines_of_a_slurm_step(tmp_path):
     assert time.monotonic() - begin < SOON
 
 
+@pytest.mark.slow
 def test_a_killed_agent_of_machine_0_ends_the_others(tmp_path):
     write(tmp_path, "ddp.init()\nprint('ready', flush=True)\ntime.sleep(60)")
     env = {"DP2DDP_NUM_MACHINES": 2, "DP2DDP_DIST_URL": f"tcp://127.0.0.1:{free_port()}"}
@@ -88,6 +90,7 @@ def test_a_killed_agent_of_machine_0_ends_the_others(tmp_path):
     assert second.err.endswith("dp2ddp: lost the connection to machine 0, which holds the job's store\n")
 
 
+@pytest.mark.slow
 def test_joins_what_torchrun_started_on_two_machines(tmp_path):
     write(
         tmp_path,
@@ -110,6 +113,7 @@ time.sleep(60)
     assert max(result.seconds for result in done) < 30 + SOON
 
 
+@pytest.mark.slow
 def test_torchruns_restarts(tmp_path):
     write(
         tmp_path,

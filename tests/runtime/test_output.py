@@ -49,6 +49,7 @@ ONCE = [
 ]
 
 
+@pytest.mark.sample("torchrun")
 @pytest.mark.parametrize("command", [[], TORCHRUN], ids=["python", "torchrun"])
 def test_what_is_shown_is_the_main_process_s(tmp_path: Path, command: list[str]) -> None:
     write(tmp_path, LOUD)
@@ -71,6 +72,7 @@ def test_each_rank_is_heard_with_its_number(tmp_path: Path) -> None:
         assert f"[rank {rank}] INFO told" in err and f"[rank {rank}] ERROR failed on {rank}" in err
 
 
+@pytest.mark.slow
 def test_each_rank_writes_a_file(tmp_path: Path) -> None:
     write(tmp_path, LOUD)
     result = run(["train.py"], tmp_path, DP2DDP_OUTPUT="logs/run")
@@ -84,6 +86,7 @@ def test_each_rank_writes_a_file(tmp_path: Path) -> None:
     assert all(result.out.split("\n").count(line) == 1 for line in ONCE) and "failed on 1" not in result.err
 
 
+@pytest.mark.sample("help-python")
 @pytest.mark.parametrize("command", [[], TORCHRUN], ids=["python", "torchrun"])
 @pytest.mark.parametrize("options", [["--help"], ["--epoch", "many"]], ids=["help", "wrong"])
 def test_help_and_a_wrong_option_are_said_once(
@@ -110,6 +113,7 @@ def test_a_traceback_of_any_rank_comes_through(tmp_path: Path) -> None:
     assert result.code == 1 and result.err.count("ValueError: of rank 1") == 1
 
 
+@pytest.mark.sample("python")
 @pytest.mark.parametrize("command", [[], TORCHRUN], ids=["python", "torchrun"])
 def test_a_question_is_asked_once_and_answered_for_all(tmp_path: Path, command: list[str]) -> None:
     write(
@@ -134,6 +138,7 @@ def test_a_question_is_asked_once_and_answered_for_all(tmp_path: Path, command: 
     assert result.err.count("<yes EOF when reading a line '' [0, 1]>") == 2, result.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[], TORCHRUN], ids=["python", "torchrun"])
 def test_every_rank_can_ask_how_wide_the_terminal_is(tmp_path: Path, command: list[str]) -> None:
     """By standard input, as `stty size` does; what is typed there is the main process's."""

@@ -41,6 +41,7 @@ def test_a_file_that_all_ranks_write_is_named_once(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_what_a_package_writes_is_named_at_the_line_that_calls_it(tmp_path):
     package = tmp_path / "site-packages" / "tables.py"
     package.parent.mkdir()
@@ -50,6 +51,7 @@ def test_what_a_package_writes_is_named_at_the_line_that_calls_it(tmp_path):
     assert [(file, line.strip()) for file, line in said(tmp_path, body, ahead)] == [("table.txt", body)]
 
 
+@pytest.mark.sample(every=6)
 @pytest.mark.parametrize(
     "body",
     [
@@ -65,6 +67,7 @@ def test_what_one_rank_writes_or_all_in_turn_is_right(tmp_path, body):
     assert said(tmp_path, body) == []
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_all_ranks_save_is_named(tmp_path):
     assert [file for file, _ in said(tmp_path, 'torch.save([1], "model.pt")')] == ["model.pt"]
 

@@ -220,6 +220,7 @@ def test_a_world_of_one_needs_no_address(lab, tmp_path):
     assert (codes, output) == ([0], "1 1\n")
 
 
+@pytest.mark.slow
 def test_in_a_group_that_the_program_made(lab, tmp_path):
     body = """
         import json, torch.multiprocessing as mp

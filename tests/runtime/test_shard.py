@@ -29,6 +29,7 @@ def test_cases(lab, processes, cases):
     assert run.printed.split("\n")[:-1] == [f"ok {case}" for case in cases.split()]
 
 
+@pytest.mark.slow
 def test_numbered_epochs_are_the_same_at_any_number_of_processes(lab):
     printed = {
         lab.run(CASES, ["numbered"], processes=n, recorded=False, timeout=60).ok().printed for n in (1, 2, 3)

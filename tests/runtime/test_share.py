@@ -15,6 +15,7 @@ from dp2ddp import runtime as ddp
 CASES = Path(__file__).with_name("share_cases.py")
 
 
+@pytest.mark.sample("kinds-2")
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "cases", ["kinds", "streams ends own", "failures attributes loads file_system pinned"]
@@ -100,6 +101,7 @@ def ended(folder, what, **more):
     return result
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_ends_the_job(tmp_path):
     result = ended(tmp_path, "kill")
     assert result.code == 1 and result.seconds < 40
@@ -122,6 +124,7 @@ def test_ranks_that_draw_other_samples_are_told(tmp_path):
     assert result.code == 1 and "ranks draw different samples" in result.err
 
 
+@pytest.mark.sample("rank")
 @pytest.mark.parametrize("whom", ["rank", "all"])
 def test_killed_ranks_leave_nothing(tmp_path, whom):
     before = shared_memory()

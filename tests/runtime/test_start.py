@@ -90,6 +90,7 @@ if __name__ in ("__main__", "__mp_main__"):  # as a script without a guard is im
 """
 
 
+@pytest.mark.slow
 def test_module_as_main_with_spawned_loader_workers(tmp_path):
     write(tmp_path, "", "package/__init__.py")
     write(tmp_path, MODULE, "package/train.py")
@@ -137,6 +138,7 @@ def test_the_folder_can_be_copied_into_a_repository(tmp_path):
     assert (result.code, result.out, result.err) == (0, "1\n", "")
 
 
+@pytest.mark.slow
 def test_without_a_command_to_run_again_there_is_a_clear_error(tmp_path):
     code = "from dp2ddp import runtime as ddp; ddp.init()"
     typed = f"import subprocess, sys; subprocess.run([sys.executable, '-'], input={code!r}, text=True)"
@@ -146,6 +148,7 @@ def test_without_a_command_to_run_again_there_is_a_clear_error(tmp_path):
     assert run(["-c", f"{code}; print(ddp.get_rank())"], tmp_path).out.split() in (["0", "1"], ["1", "0"])
 
 
+@pytest.mark.slow
 def test_a_program_that_a_rank_starts_is_no_rank(tmp_path):
     write(
         tmp_path, "ddp.init()\nprint(ddp.get_rank(), ddp.get_world_size(), dist.get_world_size())", "other.py"
@@ -265,6 +268,7 @@ pretend()
 """
 
 
+@pytest.mark.slow
 def test_a_subset_of_the_devices_that_the_program_makes_visible(tmp_path):
     write(
         tmp_path,
@@ -382,6 +386,7 @@ def test_more_processes_than_gpus_share_them_and_say_so(tmp_path):
     assert max(result.out.split("\n")) == f"cuda:{gpus - 1} [{gpus - 1}]"
 
 
+@pytest.mark.slow
 def test_a_program_that_starts_ranks_by_itself_is_left_to_it(tmp_path):
     """Its group is not the runtime's concern, nor is that of the processes that it spawns."""
     write(
@@ -439,6 +444,7 @@ sys.stdout.write(f"{ddp.get_rank()} {found} {ddp.sum(1)}\\n")
 """
 
 
+@pytest.mark.sample("command0")
 @pytest.mark.parametrize("command", [["train.py"], [*TORCHRUN[:-1], "3", "train.py"]])
 def test_what_an_import_runs_above_the_start_waits_for_the_main_process(tmp_path, command):
     """A model is built, and fetches, when its module is imported: that is above the line where the ranks start."""
@@ -451,6 +457,7 @@ def test_what_an_import_runs_above_the_start_waits_for_the_main_process(tmp_path
     assert sorted(result.out.split("\n"))[1:] == firsts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["", "ranks of its own"])
 def test_what_a_launcher_says_is_out_of_the_programs_sight(tmp_path, own):
     """Unless the program may go on in ranks of its own, and ask it for them."""
@@ -471,6 +478,7 @@ def test_what_a_launcher_says_is_out_of_the_programs_sight(tmp_path, own):
     assert sorted(result.out.split("\n"))[1:] == expected
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("wrap", ["DistributedDataParallel", "DataParallel"])
 @pytest.mark.parametrize(
     ("begin", "said"),

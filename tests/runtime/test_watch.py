@@ -355,6 +355,7 @@ def test_the_job_ends_with_one_message(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
     result = run([write(tmp_path, ENDED)], tmp_path, DP2DDP_CHECK=0)
     assert (result.code, result.out) == (0, "done\ndone\n"), result.err
@@ -509,6 +510,7 @@ print("trained")
 """
 
 
+@pytest.mark.slow
 def test_a_model_without_buffers_whose_forward_writes_what_it_does_not_train(tmp_path: Path) -> None:
     """It is shared once, and then not any more: every rank writes the same."""
     result = run([write(tmp_path, POWER)], tmp_path)
