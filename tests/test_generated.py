@@ -255,6 +255,7 @@ FOUND = {
 }
 
 
+@pytest.mark.sample(processes=3)
 @pytest.mark.parametrize("processes", [2, 3])
 def test_sums_over_full_batches_are_combined_once(lab: Lab, processes: int) -> None:
     """Of batches of 4, 3 processes get 2, 2 and none: the third adds up nothing."""
