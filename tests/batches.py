@@ -473,6 +473,14 @@ CASES = {
             "step = 0\n",
         )
     ),
+    "a loss and outputs that are saved": Case(
+        looped(
+            STEP + "        torch.save({'loss': loss, 'rows': outputs.softmax(1)}, 'last.pt')\n",
+            "",
+            "kept = torch.load('last.pt')\n"
+            "print('%.9f' % kept['loss'].item(), ['%.9f' % it for it in kept['rows'][:, 0]])\n",
+        )
+    ),
     "a sample that is kept by its number": Case(
         looped(STEP + "        kept['last'] = outputs.softmax(1)[7]\n", "kept = {}\n"), NUMBER
     ),

@@ -156,7 +156,7 @@ def analyse(
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
     made = tuple(
         replace(
-            it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers, reported.picking)
+            it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers, reported.ordered)
         )
         for it in made
     )
@@ -254,16 +254,16 @@ def _lines(context: Context) -> Iterator[Lines]:
                 yield Lines(scope.file.path, first, last, context.run_by(statement))
 
 
-def _ordered(loader: Loader, gathers: tuple[Gather, ...], picking: frozenset[Path]) -> str:
+def _ordered(loader: Loader, gathers: tuple[Gather, ...], ordered: frozenset[Path]) -> str:
     """Why a loader must hand out the original's batches in their order: not shuffled, they are needed whole.
 
-    ``picking``: the programs that take samples by their number in the batch.
+    ``ordered``: the programs that keep or show rows of whole batches.
     """
     if loader.shuffle is True:
         return ""
     if any(gather.scripts & loader.scripts for gather in gathers):
         return "a loss depends on the order of its samples"
-    return "samples are taken by their number" if picking & loader.scripts else ""
+    return "the order of samples is kept or shown" if ordered & loader.scripts else ""
 
 
 def _concerned(project: Project) -> list[SourceFile]:

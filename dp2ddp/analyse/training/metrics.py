@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from dp2ddp.analyse.api.containers import APPENDS, CHANGES, RECORDS_VALUES
-from dp2ddp.analyse.api.files import ACTS_ON_FILES, PICTURES, PROGRESS
+from dp2ddp.analyse.api.files import ACTS_ON_FILES, PICTURES, PROGRESS, SAVES
 from dp2ddp.analyse.api.layers import BACKWARDS, TRAINS_OR_KEEPS
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.processes import PRINTS
@@ -438,7 +438,7 @@ def is_report(context: Context, node: ast.Call) -> bool:
     if call is None:
         return False
     return is_line_written(context, call) or any(
-        name in PRINTS
+        name in PRINTS | SAVES
         or name.startswith("logging.")
         or (is_write(name) and not name.startswith(ACTS_ON_FILES) and not name.endswith(PICTURES))
         or name.endswith(PROGRESS)

@@ -38,8 +38,8 @@ class Reports:
 
     ``whole``: what is the whole batch's then. ``is_whole`` says of an expression whether it is, or has nothing to do
     with the samples, ``is_settled`` of a condition whether all processes answer it alike, ``values`` what others are.
-    ``unmet``: what is kept elsewhere of a part, by objects that are not followed. ``picking``: the programs that take
-    samples by their number in the batch, which is the whole one then.
+    ``unmet``: what is kept elsewhere of a part, by objects that are not followed. ``ordered``: the programs that keep
+    or show rows of the whole batch, which are to stand in its order.
     """
 
     combined: tuple[Combined, ...]
@@ -49,7 +49,7 @@ class Reports:
     is_settled: Callable[[ast.expr], bool]
     values: Samples
     unmet: tuple[ast.expr, ...] = ()
-    picking: frozenset[Path] = frozenset()
+    ordered: frozenset[Path] = frozenset()
 
     def statements(self, context: Context) -> frozenset[int]:
         """The statements in which all processes meet."""
@@ -77,9 +77,8 @@ def find(
     )
     totals = tuple(finder.adding.totals)
     whole, unmet = frozenset(finder.values.whole), tuple(finder.unmet())
-    picking = frozenset[Path]().union(
-        *(context.run_by(context.program.statement(it)) for it in finder.picked if id(it.value) in whole)
-    )
+    rows = [it.node for it in combined if it.kind == "rows" and it.call is None]
+    ordered = frozenset[Path]().union(*(context.run_by(context.program.statement(it)) for it in rows))
     return Reports(
         combined,
         totals,
@@ -88,7 +87,7 @@ def find(
         finder.values.is_settled,
         finder.values,
         unmet,
-        picking,
+        ordered,
     )
 
 
@@ -126,9 +125,9 @@ class _Finder:
         helpers = [self._nodes(index) for index in sorted(self.tensors.own - home)]
         for value in self._added([node for part in nodes for node in part]):
             self._visit(value)
-        self.picked = [it for it in picked(self.context, self.loops, self.values) if not self._is_of_loss(it)]
-        for it in self.picked:
-            self.values.combine("rows", it.value)
+        for it in picked(self.context, self.loops, self.values):
+            if not self._is_of_loss(it):
+                self.values.combine("rows", it.value)
         self._fed = [node for part in nodes for node in part if self._is_fed(node)]
         for call in self._fed:
             for given in handed(call):
