@@ -347,6 +347,18 @@ def apart(outputs, targets):
 kept = {}
 """
 
+METER = """\
+class Meter:
+    sum = count = avg = 0
+
+    def update(self, value, n=1):
+        self.sum, self.count = self.sum + value * n, self.count + n
+        self.avg = self.sum / self.count
+
+
+meter = Meter()
+"""
+
 CASES = {
     "a list by its class": Case(
         looped(MAXIMA.format("list()", "terms.append(outputs.abs().mean())", "sum(terms)"))
@@ -431,6 +443,18 @@ CASES = {
     ),
     "samples got together": Case(HEAD + IN_BATCHES + LOADER + TAIL, "__getitems__"),
     "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "may mix samples"),
+    "sums beside counts of lists": Case(
+        collated(LISTED)
+        .replace(LOSS, "loss = F.mse_loss(outputs, inputs[:, :2].cuda())")
+        .replace(
+            "optimizer.step()",
+            "optimizer.step()\n        counts = np.array([len(it) for it in targets])\n"
+            "        sums = outputs.sum(1).detach().cpu().numpy()\n        rest = sums - counts\n"
+            "        meter.update(np.mean(rest * rest), inputs.size(0))\n        print('%.9f' % meter.avg)",
+        )
+        .replace("for epoch", METER + "for epoch"),
+        "may ",
+    ),
     "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "which may "),
     "a rate by the loader": Case(looped(STEP).replace("lr=0.1", "lr=0.01 * loader.batch_size")),
     "a rate by getattr": Case(looped(STEP).replace("lr=0.1", 'lr=0.01 * getattr(loader, "batch_size")')),
@@ -496,10 +520,8 @@ CASES = {
         looped(
             STEP
             + "        top.update(accuracy(outputs, targets), inputs.size(0))\n        print('%.6f' % top.avg)\n",
-            "class Meter:\n    sum = count = avg = 0\n\n    def update(self, value, n=1):\n"
-            "        self.sum, self.count = self.sum + value * n, self.count + n\n"
-            "        self.avg = self.sum / self.count\n\n\n"
-            "def accuracy(output, labels):\n    return (output.argmax(1) == labels).double().mean().item() * 100\n\n\n"
+            METER.replace("meter = Meter()\n", "")
+            + "def accuracy(output, labels):\n    return (output.argmax(1) == labels).double().mean().item() * 100\n\n\n"
             "top = Meter()\n",
         )
     ),

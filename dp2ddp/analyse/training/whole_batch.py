@@ -112,8 +112,25 @@ class WholeBatch(Gathering):
 
     def meets_others(self, it: Combined) -> bool:
         """Whether rows of the whole batch meet something of a part in one computation."""
+        if it.kind != "rows":
+            return False
         found = [kinds.tensor(self.of(other), other) for other in self._beside(it.node)]
-        return it.kind == "rows" and any(value not in (*PLAIN, Kind.WHOLE) for value in found)
+        return any(value not in (*PLAIN, Kind.WHOLE) for value in found) or self._meets_later(it.node, set())
+
+    def _meets_later(self, node: ast.expr, seen: set[int]) -> bool:
+        """Whether a name that is made of such rows does; a number that is one of the part is no row."""
+        statement = self.program.statement(node)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        for target in (it for it in targets if isinstance(it, ast.Name) and id(it) not in seen):
+            seen.add(id(target))
+            for use in self.program.body(self.program.scope(target)):
+                if isinstance(use, ast.Name) and target in self.program.definitions(use):
+                    found = [kinds.tensor(self.of(other), other) for other in self._beside(use)]
+                    if any(value not in (*NUMBERS, Kind.WHOLE) for value in found):
+                        return True
+                    if self._meets_later(use, seen):
+                        return True
+        return False
 
     def trains(self, node: ast.AST) -> bool:
         return any(loop.trains and id(node) in loop.runs for loop in self._loops)
