@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dp2ddp import __version__
 from dp2ddp.config import FILE, TABLE, Config, ConfigError, Settings, settings
-from dp2ddp.defects import DEBUG, INTERNAL
+from dp2ddp.defects import DEBUG, DEFECT, INTERNAL
 from dp2ddp.ignored import patterns
 from dp2ddp.progress import Progress
 
@@ -45,7 +45,6 @@ _OF_THE_MACHINE = {
 _OF_THE_MACHINE |= {errno.ENOMEM, errno.EFBIG, errno.ENAMETOOLONG}
 
 _AFTER_THE_DASHES = "what the scripts are given stands after --"
-DEFECT = f"this is a bug in dp2ddp; nothing is changed: {DEBUG}=1 shows the traceback"
 
 CODES = """\
 exit codes:

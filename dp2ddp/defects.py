@@ -8,7 +8,9 @@ INTERNAL = "DDP000"
 """The code of findings about dp2ddp itself."""
 
 DEBUG = "DP2DDP_DEBUG"
-DEFECT = f"this is a bug in dp2ddp; nothing is changed: {DEBUG}=1 shows the traceback"
+DEFECT = (
+    f"this is a bug in dp2ddp, nothing is changed: please report it with the traceback that {DEBUG}=1 shows"
+)
 
 
 def defect(error: Exception) -> str:

@@ -529,8 +529,8 @@ class Number(Fact):
 def _without_sum(number: Number) -> Number:
     what = number.what
     mean, total, loss = (f"{number.ddp}.{it}" for it in ("mean", "sum", "batch_loss"))
-    help = f"use `{mean}({what})`, or `{total}({what})` for a count"
-    briefly = f"use `{mean}` on it, or `{total}` for a count"
+    help = f"combine its numbers by `{mean}`, counts by `{total}`"
+    briefly = f"use `{mean}` on its numbers"
     message = f"`{what}` may be rank 0's local value"
     if number.kept:
         help = f"store `{loss}(loss)` in it, or `{total}(count)` for a count"

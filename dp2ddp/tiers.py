@@ -6,7 +6,6 @@ loader, get the same: there is one such line, and it can say one thing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -201,15 +200,12 @@ def _cure(facts: Facts, fact: Fact, problem: Problem, briefly: bool = False) -> 
         refuted = [it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted]
         first = next((it for it in refuted if not it.problem.help), None)  # type: ignore[union-attr]
         if first is not None:
-            gist = first.problem.gist and f": {first.problem.gist}"  # type: ignore[union-attr]
-            settled = "ruled out anyway" if briefly else "sharding is ruled out anyway"
-            return f"{settled}{gist}{_place(first.cause, fact.cause)}"
+            gist = first.problem.gist or "sharding is ruled out"  # type: ignore[union-attr]
+            return f"{DONE}: {gist}{_place(first.cause, fact.cause)}"
         if not refuted:
             return DONE
-        place = _place(refuted[0].cause, fact.cause)
-        cure = _help(refuted[0].problem, briefly)  # type: ignore[arg-type]
-        first = "" if re.search(r"\bfirst\b", cure) else "first "  # some say by themselves what comes first
-        return f"to shard: {first}{cure}{place}"
+        place = _place(refuted[0].cause, fact.cause).strip(" ()")
+        return f"to shard: resolve {place} first" if place else f"to shard: {_help(refuted[0].problem, briefly)}"  # type: ignore[arg-type]
     return f"to shard: {begin} --sharded if {holds}"
 
 

@@ -696,7 +696,7 @@ LATER_HEADS = {
 NOT_BARE = {
     "a layer that is set in its place": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead[0] = nn.BatchNorm1d(2).cuda()"),
-        " set here",
+        "layers are put into it here",
     ),
     "layers that are set in all places": (
         headed(
@@ -704,7 +704,7 @@ NOT_BARE = {
             more="def swap(layer):\n    for name, child in layer.named_children():\n"
             "        setattr(layer, name, nn.Sequential(child, nn.Dropout(0.5)))\n\n\n",
         ),
-        " set here",
+        "layers are put into it here",
     ),
     "a hook": (
         headed(
@@ -725,7 +725,7 @@ NOT_BARE = {
     ),
     "statistics in the place of a layer": (
         headed("head = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).cuda()\nhead[1] = nn.BatchNorm1d(2).cuda()"),
-        "layers set here",
+        "layers are put into it here",
     ),
     "a list that a helper fills": (
         headed(

@@ -578,7 +578,7 @@ BEFORE = {
     "a multiple of the number of samples": before(
         "targets = targets.cuda()\nn = 2 * targets.size(0)",
         "n, targets",
-        "`n` can't be combined over the ranks",
+        "`n` is used in the loop, where each rank has its own",
     ),
     "the number of all numbers": before(
         "inputs, targets = inputs.cuda(), targets.cuda()\nn = inputs.numel()",
@@ -601,7 +601,7 @@ BEFORE = {
     "a number that grows": before(
         "inputs, targets = inputs.cuda(), targets.cuda()\nn = len(inputs)\nn += len(inputs)",
         "n, targets",
-        "`n` can't be combined over the ranks",
+        "`n` is used in the loop, where each rank has its own",
     ),
     "rows or something else in a function": before("rows = chosen(inputs, i)", "rows.shape", "have one row"),
     "rows and something else": before(

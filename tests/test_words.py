@@ -190,13 +190,13 @@ def test_a_reason_that_another_one_settles_names_it() -> None:
     )
     mended = text.replace(".cuda())\ncrit", ".cuda(), dim=1)\ncrit")
     _, consequence = said(mended)
-    assert consequence.endswith("may mix samples; to shard: first put the batch in dimension 0 (line 6)")
+    assert consequence.endswith("may mix samples; to shard: resolve line 6 first")
     settled = text.replace(
         "    outputs = model", "    inputs = inputs[torch.randperm(16)]\n    outputs = model"
     )
     found = said(settled)
     assert any("permutes the samples" in it and it.endswith("; no action needed") for it in found)
-    settled = "which may mix samples; sharding is ruled out anyway: samples are permuted (line 13)"
+    settled = "which may mix samples; no action needed: samples are permuted (line 13)"
     assert any(it.endswith(settled) for it in found)
 
 
@@ -207,7 +207,7 @@ def test_a_reason_that_a_loss_settles_beyond_what_is_not_known_names_it() -> Non
     loss += "    criterion(pairs(outputs), targets.cuda()).backward()"
     found = said(PROGRAM.format(before=before, loss=loss))
     assert any("the loss uses `torch.cdist(z, z)`, which mixes samples" in it for it in found)
-    settled = "which may mix samples; sharding is ruled out anyway: the loss needs the whole batch (line 8)"
+    settled = "which may mix samples; no action needed: the loss needs the whole batch (line 8)"
     assert any(it.endswith(settled) for it in found)
 
 
@@ -216,14 +216,14 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
     before = "from elsewhere import count\n"
     (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name="seen")))
     assert finding == (
-        "16: not sharded: `seen` may be rank 0's local value; to shard: use `ddp.mean(seen)`, or `ddp.sum(seen)` "
-        "for a count, or --sharded if equal on all ranks"
+        "16: not sharded: `seen` may be rank 0's local value; to shard: combine its numbers by `ddp.mean`, "
+        "counts by `ddp.sum`, or use --sharded if equal on all ranks"
     )
     long = "accuracy_of_first_one"
     (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name=long)))
     assert finding == (
-        f"16: not sharded: `{long}` may be rank 0's local value; to shard: use `ddp.mean` on it, or `ddp.sum` "
-        "for a count, or --sharded if equal on all ranks"
+        f"16: not sharded: `{long}` may be rank 0's local value; to shard: use `ddp.mean` on its numbers, "
+        "or --sharded if equal on all ranks"
     )
 
 

@@ -417,7 +417,7 @@ class Divided(EvaluationLoop):
             elif value is Kind.COUNT and id(use) not in around and self._is_count(use):
                 counts[use.id] = None
             elif value not in PLAIN:
-                raise Whole(use, f"`{use.id}` can't be combined over the ranks")
+                raise Whole(use, f"`{use.id}` is used in the loop, where each rank has its own")
         for use in self._looked_at(forward.call):
             if use.id in beside:
                 raise Whole(use, f"`{use.id}` is read in the same statement as the forward")
@@ -425,12 +425,16 @@ class Divided(EvaluationLoop):
         stored = {it.id for it in self._names_behind(forward)}
         counted = self._counted(named, stored) if counts or sizes else ""
         if early and not counted:
-            raise Whole(forward.statement, f"`{sizes[0][0]}` can't be combined over the ranks")
+            raise Whole(
+                forward.statement, f"`{sizes[0][0]}` is used in the loop, where each rank has its own"
+            )
         if not counted:
             rows |= {name: None for name, _ in sizes}
             counted = self._counted([*beside, *rows], set()) if counts else ""
         if counts and not counted:
-            raise Whole(forward.statement, f"`{next(iter(counts))}` can't be combined over the ranks")
+            raise Whole(
+                forward.statement, f"`{next(iter(counts))}` is used in the loop, where each rank has its own"
+            )
         self._check_one_tensor([*beside, *rows], forward)
         place = self.program.anchor
         return Division(

@@ -78,7 +78,7 @@ CURES = {
     "fit a smaller batch": "keep dimension 0 as it is",
     "single sample": "keep dimension 0 as it is",
     "one row per sample": "keep one row per sample",
-    "combined over the ranks": "use it after the loop only",
+    "where each rank has its own": "use it after the loop only",
     "before the forward": "read it after the forward",
     "per replica": "return one row per sample",
     "batch index": "count samples instead",

@@ -187,8 +187,12 @@ def _unfit(context: Context, part: object) -> Reason | None:
     layers = layers_in(context)
     if part in layers.altered:
         place = layers.altered_at(part)  # type: ignore[arg-type]
-        what = "a hook" if isinstance(place, ast.Call) and _method(place) in MODULE_HOOKS else "layers"
-        return Reason(f"{UNFOLLOWED} in {what} set here", place)
+        what = (
+            "a hook is set"
+            if isinstance(place, ast.Call) and _method(place) in MODULE_HOOKS
+            else "layers are put into it"
+        )
+        return Reason(f"{UNFOLLOWED}: {what} here", place)
     if isinstance(part, Inst):
         return _unfit_class(context, part)
     name = full_name(part)  # type: ignore[arg-type]

@@ -85,7 +85,8 @@ def _said(
     here = program.scope(place) is program.scope(backward)
     around = program.parent(place)
     if _decides(around, place):
-        yield f"the loss depends on `if {_written(place)}`, which differs across ranks", "use torch.where there"
+        cure = "use batches of one size (drop_last=True)" if Kind.COUNT in given else "use torch.where there"
+        yield f"the loss depends on `if {_written(place)}`, which differs across ranks", cure
     loops = isinstance(around, ast.For | ast.comprehension) and around.iter is place
     if loops and kinds.tensor(samples.drawn(place), place) is Kind.EACH:  # type: ignore[arg-type]
         yield f"the loss loops over single samples, {code}", GATHERED if here else ""

@@ -619,8 +619,8 @@ def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple
     help = "take the batches in a loop over a DataLoader"
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
-        message = f"`__iter__` of {name} may not iterate over a DataLoader"
-        return source, message, "iterate over the DataLoader itself"
+        message = f"this loop is over {name}, which may not hand out the batches of a DataLoader"
+        return source, message, "loop over a DataLoader that gives these batches"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()
     taken = [it.node for it in by_hand if it.names == {"builtins.next"}]
@@ -666,8 +666,8 @@ def _chosen_between(context: Context, loop: BatchLoop) -> Iterator[Obstacle]:
     if _unconditional(context, loop):
         yield context.obstacle(
             loop.source,
-            "one loop trains and evaluates, in different functions",
-            "write two loops",
+            "this loop over batches calls a function that trains, and another that evaluates",
+            "write a loop for each",
             SHARDED_ONLY,
             assumes=f"the result of evaluating `{ast.unparse(loop.source)}` is a mean over samples",
         )

@@ -219,7 +219,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
         case Kind.TOTAL:
             return "", Problem(
                 f"the loss `{shown}` is a sum over the samples, not a mean",
-                "use a mean and a larger learning rate",
+                "divide it by the batch size, and adapt the learning rate",
             )
     return "", causes.of_loss(context, samples, backward)
 
