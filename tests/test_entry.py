@@ -1139,3 +1139,43 @@ def test_a_function_that_wraps_on_every_way_chooses_what_it_is_given() -> None:
     """Its conditions decide how a model is wrapped, not whether; and a method of the project's numbers no GPU."""
     text = convert(Project.of({PATH: PROGRAM + WRAPPING})).changes[0].after
     assert "ddp.init(devices=opt.chosen)\n" in text and "use_devices" not in text
+
+
+UNPACKED = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def available():
+    ids = list(range(torch.cuda.device_count()))
+    return torch.device("cuda" if ids else "cpu"), ids
+
+
+def main(args):
+    device, args.gpus = available()
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    model = nn.DataParallel(nn.Linear(8, 2), args.gpus).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    for inputs, targets in DataLoader(data, batch_size=16, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs.to(device)), targets.to(device)).backward()
+        optimizer.step()
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main(options())
+"""
+
+
+def test_an_option_that_the_program_sets_later_by_unpacking_is_not_asked_for_at_the_start() -> None:
+    (change,) = convert(Project.of({Path("/example/train.py"): UNPACKED})).changes
+    assert "ddp.init(devices=args.gpus)" in change.after

@@ -37,7 +37,7 @@ from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.notes import Notes, Save
 from dp2ddp.verify.page import page, ticks
 from dp2ddp.verify.report import report
-from dp2ddp.verify.rounding import Moved
+from dp2ddp.verify.rounding import Moved, bare_key
 from dp2ddp.verify.run import Bench, Request, Run, said_by, verify
 from dp2ddp.verify.synthetic import TRAIN
 from dp2ddp.verify.verdict import Result, Tolerance, Verdict
@@ -1286,3 +1286,9 @@ def test_ports_are_given_to_one_job_each() -> None:
     first_outgoing = Path("/proc/sys/net/ipv4/ip_local_port_range")
     if first_outgoing.exists():
         assert max(ours) < int(first_outgoing.read_text().split()[0])
+
+
+@pytest.mark.parametrize("key", ["main_module.0.weight", "submodule.weight", "modules.weight"])
+def test_a_layer_whose_name_ends_as_the_wrapper_s_keeps_it(key: str) -> None:
+    assert bare_key(key) == bare_key(f"module.{key}") == key
+    assert bare_key(f"model.module.{key}") == f"model.{key}"

@@ -143,8 +143,6 @@ def analyse(
     training = loops.training_loaders(batch_loops) - dealt
     context.hands_lists = collating.hand_lists(context, training)
     context.joins_samples = collating.joins(context, training)
-    starts = entry.collect(context)
-    wrapped = models.collect(context, starts)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
     asked = dict.fromkeys(loops.evaluated(context, batch_loops), "it is also used for evaluation")
@@ -160,12 +158,14 @@ def analyse(
         )
         for it in made
     )
-    made = loaders.conditional(made, [it.scripts for it in wrapped if models.is_conditional(it)])
-    sharded = {loader.at for loader in made if loader.shard}
     own = partial(agreements.has_own_path, context)
     acts = effects.collect(context, reported.statements(context), own)
     numbers = tuple(placing.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
+    starts = entry.collect(context)
+    wrapped = models.collect(context, starts)
+    made = loaders.conditional(made, [it.scripts for it in wrapped if models.is_conditional(it)])
+    sharded = {loader.at for loader in made if loader.shard}
     agreed = (*agreements.facts(context, origins), *alike.seeds(context))
     early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))

@@ -422,6 +422,15 @@ class Context:
         return found
 
     @cached_property
+    def attribute_stores(self) -> dict[str, list[tuple[ast.Attribute, ast.stmt]]]:
+        """All that gives attributes of each name a value, unpacking and loops among it: ``device, args.gpus = …``."""
+        found: dict[str, list[tuple[ast.Attribute, ast.stmt]]] = {}
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found.setdefault(node.attr, []).append((node, self.program.statement(node)))
+        return found
+
+    @cached_property
     def entry_assignments(self) -> dict[object, list[tuple[ast.Subscript, ast.Assign]]]:
         """The assignments to entries of each constant key, in source order: ``config["cuda"] = …``."""
         found: dict[object, list[tuple[ast.Subscript, ast.Assign]]] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -135,4 +136,4 @@ def _chaotic(run: Notes, others: Sequence[Notes]) -> float:
 
 def bare_key(key: str) -> str:
     """The key of a checkpoint's value without what a wrapper adds."""
-    return key.replace("module.", "", 1)
+    return re.sub(r"(?<!\w)module\.", "", key, count=1)

@@ -53,7 +53,7 @@ def attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[ast
     values = program.values(node.value) if id(node.value) in program.nodes else frozenset()
     return [
         statement
-        for target, statement in context.attribute_assignments.get(node.attr, ())
+        for target, statement in context.attribute_stores.get(node.attr, ())
         if id(statement) in runs
         and (ast.dump(target.value) == ast.dump(node.value) or program.values(target.value) & values)
     ]

@@ -10,7 +10,7 @@ from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
 from dp2ddp.analyse.context import Context, is_inserted
 from dp2ddp.analyse.processes.answers import compared
 from dp2ddp.analyse.processes.conditions import asks_for_gpus, is_call_of
-from dp2ddp.analyse.processes.deciders import changes
+from dp2ddp.analyse.processes.deciders import attribute_sets, changes
 from dp2ddp.analyse.processes.purity import is_pure
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Inst, full_name
@@ -135,7 +135,7 @@ def source_of(
     behind = _behind(context, given, scopes, depth, late) if depth < 9 else None
     if behind is not None:
         return source_of(context, behind, scopes, depth + 1, late)
-    if isinstance(given, ast.Name):
+    if isinstance(given, ast.Name) or _is_set_later(context, given, scopes, depth):
         return given
     changed: ast.expr = copy.copy(given)
     for field, value in ast.iter_fields(given):
@@ -148,6 +148,14 @@ def source_of(
             setattr(changed, field, parts)
     same = all(getattr(changed, field) == value for field, value in ast.iter_fields(given))
     return given if same else changed
+
+
+def _is_set_later(context: Context, node: ast.expr, scopes: list[Scope], depth: int) -> bool:
+    """Whether the program sets an attribute of what a call has made: another call makes an object without it."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return False
+    made = _argument(context, node.value, scopes, depth)
+    return isinstance(made, ast.Call) and bool(attribute_sets(context, node, context.trained))
 
 
 def _behind(
