@@ -192,7 +192,26 @@ model = Net().cuda()
 """
 
 # Means over the samples, though no plain call of a criterion says so.
+SMOOTHED = """\
+class Smoothed(nn.Module):
+    def __init__(self, classes, smoothing=0.1, dim=-1):
+        super().__init__()
+        self.rest, self.kept, self.dim = smoothing / (classes - 1), 1.0 - smoothing, dim
+
+    def forward(self, logits, target):
+        logits = logits.log_softmax(dim=self.dim)
+        with torch.no_grad():
+            wanted = torch.full_like(logits, self.rest)
+            wanted.scatter_(1, target.unsqueeze(1), self.kept)
+        return torch.mean(torch.sum(-wanted * logits, dim=self.dim))
+
+
+"""
+
 MEANS = {
+    "a dimension that is kept, the last by default": program(
+        ("data = ", SMOOTHED + "data = "), ("nn.CrossEntropyLoss()", "Smoothed(2)")
+    ),
     "targets that are set to None": program(
         (
             LOSS,

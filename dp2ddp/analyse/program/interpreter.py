@@ -178,6 +178,8 @@ class Interpreter:
                     if isinstance(node.value, str | int | float | bool)
                     else NOTHING
                 )
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+                return frozenset([Const(-number)])
             case ast.Name():
                 return self.names.name(node, scope)
             case ast.Attribute():
