@@ -505,6 +505,15 @@ CASES = {
             "print('%.9f' % kept['loss'].item(), ['%.9f' % it for it in kept['rows'][:, 0]])\n",
         )
     ),
+    "a size by the name of the loader's": Case(
+        HEAD.replace("data = ", "count = 12\ndata = ")
+        + LOADER.replace("12", "count")
+        + TAIL.replace(
+            STEP,
+            "        count = len(inputs)\n        zeros = torch.zeros(count, 2)\n"
+            + STEP.replace("criterion(outputs,", "criterion(outputs + zeros.cuda(),"),
+        )
+    ),
     "a sample that is kept by its number": Case(
         looped(STEP + "        kept['last'] = outputs.softmax(1)[7]\n", "kept = {}\n"), NUMBER
     ),

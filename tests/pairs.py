@@ -196,6 +196,16 @@ ACCUMULATED = (
     ("        optimizer.zero_grad()\n", ""),
     (STEP, "        if place % 2:\n            optimizer.step()\n            optimizer.zero_grad()\n"),
 )
+MORE = "more = {}\ntest_loader = DataLoader(test"
+MORE_LOADER = "DataLoader(TensorDataset(torch.randn(60, 8), torch.randint(2, (60,))), batch_size=9)"
+BOTH_LOSSES = (
+    ("    for inputs, targets in loader:", "    rest = iter(more)\n    for inputs, targets in loader:"),
+    (
+        LOSS,
+        LOSS + "\n        others, labels = next(rest)\n"
+        "        loss = loss + F.cross_entropy(model(others.cuda()), labels.cuda())",
+    ),
+)
 DEALS = """
 
 class Deals:
@@ -392,6 +402,11 @@ RIGHT = {
     ),
     "two losses of each batch, for parts that differ in size": Pair(
         both=((OPTIMIZER, TWO_OPTIMIZERS), (STEP, STEP + AGAIN)), before=UNEVEN, after=UNEVEN_AFTER
+    ),
+    "one loss of two batches that the ranks share otherwise": Pair(
+        both=BOTH_LOSSES,
+        before=(*UNEVEN, ("test_loader = DataLoader(test", MORE.format(MORE_LOADER))),
+        after=(*UNEVEN_AFTER, ("test_loader = DataLoader(test", MORE.format(f"ddp.shard({MORE_LOADER})"))),
     ),
     "gradients of two batches, for parts that differ in size": Pair(
         both=ACCUMULATED, before=UNEVEN, after=UNEVEN_AFTER

@@ -290,6 +290,8 @@ def _step(
             continue
         moved = tolerance.moved.loss(at)
         if not any(_close(value, it, tolerance.losses) or abs(value - it) <= moved for it in candidates):
+            if not gradients and losses.is_of_several(after, others, place):
+                continue
             keeps = _keeps_attributes(after, at)
             found_cause = _cause_of_loss(one, others, place, value, buffers is not None, keeps)
             cause = "replica" if replica else "streams" if _has_shared_noise(after) else found_cause

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from dp2ddp.verify.notes import Notes, Step
+from dp2ddp.verify.notes import Notes, Pass, Step
 
 
 def curve(ranks: Sequence[Notes]) -> list[float]:
@@ -30,6 +31,21 @@ def of_whole(after: Sequence[Notes], others: Sequence[Step], place: int) -> list
     return [*(mean for mean in means if mean is not None), sum(values) / len(values)]
 
 
+def is_of_several(after: Sequence[Notes], others: Sequence[Step], place: int) -> bool:
+    """Whether a loss may be a sum over batches that the ranks share otherwise: no weights make it the whole ones'."""
+    each = [_parts(notes, other, place)[0] for notes, other in zip(after, others, strict=True)]
+    shares = {
+        tuple(size / total for size in sizes)
+        for sizes in zip(*each, strict=False)
+        if (total := _total(sizes))
+    }
+    return len(shares) > 1
+
+
+def _total(sizes: Sequence[int | None]) -> int:
+    return 0 if None in sizes else sum(sizes)  # type: ignore[arg-type]
+
+
 def _weighed(values: Sequence[float], sizes: Sequence[int | None]) -> float | None:
     """The mean of ``values``, each of so many samples; None where that is not known."""
     if None in sizes or not sum(sizes):
@@ -39,15 +55,24 @@ def _weighed(values: Sequence[float], sizes: Sequence[int | None]) -> float | No
 
 def _sources(notes: Notes, step: Step, place: int) -> list[int | None]:
     """How many samples of its own a rank's loss may be about, the likeliest first; None where that is not known."""
+    new, earlier = _parts(notes, step, place)
+    drawn = [sum(new) if new and None not in new else None, *new, *earlier]  # type: ignore[arg-type]
+    return [*step.sources[place].samples, *drawn]
+
+
+def _parts(notes: Notes, step: Step, place: int) -> tuple[list[int | None], list[int | None]]:
+    """How many samples a rank has of each batch that was drawn for a loss, and of those drawn before."""
     source = step.sources[place]
     new, earlier = (
         [
-            notes.passes[number].drawn[it] if it < len(notes.passes[number].drawn) else None
+            len(part) if (part := _drawn(notes.passes[number], it)) is not None else None
             for number, it in batches
             if notes.passes[number].trains
         ]
         for batches in (source.new, source.earlier)
     )
-    each = [None if part is None else len(part) for part in [*new, *earlier]]
-    drawn = [sum(each[: len(new)]) if new and None not in each[: len(new)] else None, *each]
-    return [*source.samples, *drawn]
+    return new, earlier
+
+
+def _drawn(one: Pass, batch: int) -> list[Any] | None:
+    return one.drawn[batch] if batch < len(one.drawn) else None

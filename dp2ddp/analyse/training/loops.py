@@ -499,14 +499,16 @@ def _trains_with(context: Context, drawn: ast.Call) -> bool:
 def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
     """Tensors as large as the global batch: a rank's part of it is smaller."""
     program = context.program
-    sizes, numbers = set(), set()
+    sizes: dict[str, set[int]] = {}
+    numbers = set()
     for site in training:
         call = context.loader_call(site)
         given = call.argument("batch_size", 1) if call is not None else None
         if isinstance(given, ast.Constant):
             numbers.add(given.value)
         elif given is not None:
-            sizes.add(ast.unparse(given))
+            made = sizes.setdefault(ast.unparse(given), set())
+            made |= {id(it) for it in program.definitions(given)}
             numbers |= {it.value for it in assigned(context, given) if isinstance(it, ast.Constant)}
     compared = _compared(context) if numbers else frozenset()
     for call in program.calls:
@@ -519,7 +521,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         parts = _sizes(call)
         first = getattr(parts[0], "value", None) if parts and isinstance(parts[0], ast.Constant) else None
         as_many = id(call.node) in compared and first in numbers  # elsewhere a number may be that of anything
-        named = any(ast.unparse(part) in sizes for part in parts)
+        named = any(_is_size(context, part, sizes) for part in parts)
         if (named or as_many) and not is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
@@ -527,6 +529,16 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
                 "use `len(inputs)`",
                 SHARDED_ONLY,
             )
+
+
+def _is_size(context: Context, node: ast.expr, sizes: dict[str, set[int]]) -> bool:
+    """Whether an expression is a loader's batch size; a name may have got another value: ``n = len(inputs)``."""
+    made = sizes.get(ast.unparse(node))
+    if made is None:
+        return False
+    found = context.program.definitions(node) if isinstance(node, ast.Name) else []
+    is_argument = any(isinstance(it, ast.arg) for it in found)
+    return not found or is_argument or any(id(it) in made for it in found)
 
 
 def _compared(context: Context) -> frozenset[int]:
