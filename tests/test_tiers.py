@@ -1022,6 +1022,62 @@ def test_a_name_may_stand_for_a_part_of_the_wrapped_model(head: str, tier: str) 
     assert script.tier == tier
 
 
+TWINS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+loader = DataLoader(TensorDataset(torch.randn(24, 4), torch.randint(2, (24,))), batch_size=6)
+net, other = Net(), Net()
+PREPARED
+optimizer = torch.optim.SGD(list(model.module.body.parameters()) + list(TRAINED.parameters()), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y) + TRAINED(x.repeat(1, 2)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trained", "prepared", "beside"),
+    [
+        ("head", "model = nn.DataParallel(net)\nhead = model.module.head", False),
+        (
+            "head",
+            "net.head = nn.Linear(8, 2)\nmodel = nn.DataParallel(net)\nhead = model.module.head",
+            False,
+        ),
+        ("head", "model = nn.DataParallel(net)\nhead = net.head\nnet.head = nn.Linear(8, 2)", True),
+        ("head", "head = net.head\nnet.head = nn.Linear(8, 2)\nmodel = nn.DataParallel(net)", True),
+        ("head", "model = nn.DataParallel(net)\nhead = other.head", True),
+        (
+            "head",
+            "model = nn.DataParallel(net)\nhead = other.head if len(loader) else net.head",
+            True,
+        ),
+        ("other.head", "model = nn.DataParallel(net)", True),
+    ],
+)
+def test_what_a_wrapped_model_no_longer_has_or_another_object_of_its_class_has_is_none_of_its_parts(
+    trained: str, prepared: str, beside: bool
+) -> None:
+    text = TWINS.replace("PREPARED", prepared).replace("TRAINED", trained)
+    changes, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert ("ddp.sync_gradients(" in changes) == beside
+
+
 def test_the_forward_of_a_base_class_stays() -> None:
     base = module("return self.body(x)").replace("class Head", "class Base")
     head = "class Head(Base):\n    def forward(self, x):\n        return super().forward(x)\n\n\n"

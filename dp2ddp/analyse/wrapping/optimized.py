@@ -216,7 +216,9 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
         for it in models
     )
     if models and (tracked or isinstance(owner, ast.Name)):
-        return tracked or _is_named_part(context, owner, held, names)
+        return (tracked or _is_named_part(context, owner, held, names)) and not _is_elsewhere(
+            context, owner, held
+        )
     if not models and values & held:
         return True
     if isinstance(owner, ast.Name):
@@ -235,19 +237,64 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
 
 def _is_named_part(context: Context, owner: ast.expr, held: Values, names: set[int]) -> bool:
     """Whether a name stands for a part of a wrapped model: ``head = model.module.fc if wrapped else model.fc``."""
-    program = context.program
-    waiting = [program.source(it).plain for it in program.definitions(owner)]
-    parts: list[ast.expr | None] = []
+    parts = [part for it in context.program.definitions(owner) for part in _chosen(context, it)]
+    return bool(parts) and all(
+        isinstance(it, ast.Attribute | ast.Subscript) and _is_tracked(context, it, held, names)
+        for it in parts
+    )
+
+
+def _chosen(context: Context, definition: ast.AST) -> Iterator[ast.expr | None]:
+    """What a name is given: each of those that a condition chooses between."""
+    waiting = [context.program.source(definition).plain]
     while waiting:
         match waiting.pop():
             case ast.IfExp(body=body, orelse=other):
                 waiting += [body, other]
             case value:
-                parts.append(value)
-    return bool(parts) and all(
-        isinstance(it, ast.Attribute | ast.Subscript) and _is_tracked(context, it, held, names)
-        for it in parts
+                yield value
+
+
+def _is_elsewhere(context: Context, owner: ast.expr, held: Values) -> bool:
+    """Whether a part may be that of an object beside the wrapped model, or one that the model has no longer.
+
+    All objects of a class have one set of fields here, with all that is ever put into them.
+    """
+    if not isinstance(owner, ast.Name):
+        return _is_of_another(context, owner, held)
+    return any(
+        isinstance(part, ast.Attribute | ast.Subscript)
+        and (_is_of_another(context, part, held) or _is_replaced(context, part, definition))
+        for definition in context.program.definitions(owner)
+        for part in _chosen(context, definition)
     )
+
+
+def _is_of_another(context: Context, part: ast.expr, held: Values) -> bool:
+    """``other.head``, where another object of its class is wrapped."""
+    while isinstance(part, ast.Attribute | ast.Subscript):
+        part = part.value
+        for it in context.program.values(part):
+            if isinstance(it, Inst) and context.module_class(it) and it not in held:
+                if not context.is_wrapped(frozenset([it])) and not _holds_tracked(context, it, held):
+                    return True
+    return False
+
+
+def _is_replaced(context: Context, part: ast.Attribute | ast.Subscript, definition: ast.AST) -> bool:
+    """Whether an object gets another part after a name was given the one that it had."""
+    program = context.program
+    values, scope = program.values(part.value), program.scope(definition)
+    for node in program.nodes.values():
+        if not isinstance(node, type(part)) or isinstance(node.ctx, ast.Load):
+            continue
+        if getattr(node, "attr", "") != getattr(part, "attr", "") or not program.values(node.value) & values:
+            continue
+        inside = program.scope(node)
+        before = inside is scope and node.lineno < definition.lineno  # type: ignore[attr-defined]
+        if not before and getattr(inside.node, "name", "") != "__init__":
+            return True
+    return False
 
 
 def _holds_tracked(context: Context, module: Inst, held: Values) -> bool:
