@@ -157,6 +157,13 @@ HELD = {
     "list, last before another adds to it": "def add(given):\n    given.append(Other())\n\n\nnets = [Other()]\n"
     "nets.append(Net())\nadd(nets)\nfound = nets[-1]",
     "list, what is inserted before": "nets = [Net()]\nnets.insert(0, Other())\nfound = nets[1]",
+    "list, what a function removes before": "def drop(given):\n    given.pop(0)\n\n\nnets = [Other()]\n"
+    "nets.append(Net())\ndrop(nets)\nfound = nets[0]",
+    "list, turned round": "nets = [Net(), Other()]\nnets.reverse()\nfound = nets[1]",
+    "list, shuffled": "import random\n\nnets = []\nnets.append(Net())\nnets.append(Other())\nrandom.shuffle(nets)\n"
+    "found = nets[1]",
+    "list, last where a loop is left": "for step in range(3):\n    nets = [Net()]\n    if step == 2:\n        break\n"
+    "    nets.append(Other())\nfound = nets[-1]",
     "list of modules": "from torch import nn\n\nnets = nn.ModuleList([Other()])\nnets.append(Net())\nfound = nets[1]",
     "list of modules, unpacked": "from torch import nn\n\nother, found = nn.ModuleList([Other(), Net()])",
     "list of modules, of what is not known": "from torch import nn\n\nnets = nn.ModuleList(input())\nnets.append(Net())\n"
@@ -192,6 +199,10 @@ EITHER = {
     "list, last before there is more": {"Net", "Other"},
     "list, last before another adds to it": {"Net", "Other"},
     "list, what is inserted before": {"Net", "Other"},
+    "list, what a function removes before": {"Net", "Other"},
+    "list, turned round": {"Net", "Other"},
+    "list, shuffled": {"Net", "Other"},
+    "list, last where a loop is left": {"Net", "Other"},
     "lists added": {"Net", "Other"},
     "slice": {"Net", "Other"},
     "with": {"Net", "Held"},

@@ -16,6 +16,9 @@ CHANGES = (LIST_CHANGES | DICT_CHANGES | SET_CHANGES | DEQUE_CHANGES) - {"sort"}
 CHANGES_BEYOND_APPENDING = (CHANGES | LIST_CHANGES) - {"append"}
 # Methods that put what they are given at the end of a list.
 APPENDS = frozenset({"append", "extend"})
+# Methods after which what a list has stands elsewhere in it; functions that are given the list and do so.
+MOVES_ELEMENTS = frozenset("appendleft extendleft insert pop popleft remove reverse rotate sort".split())
+SHUFFLES = frozenset({"random.shuffle", "numpy.random.shuffle"})
 # Methods that put what they are given into a list.
 LIST_ADDS = frozenset({"append", "extend", "insert"})
 # Methods that keep what they are given in a list, a dict or a set.
@@ -29,7 +32,7 @@ FILLS_FIRST = frozenset(
     f"numpy.{name}" for name in ("add.at", "subtract.at", "maximum.at", "minimum.at", "put", "copyto")
 )
 # Those and all else that changes what it is given first.
-CHANGES_FIRST = FILLS_FIRST | {"random.shuffle", "numpy.random.shuffle"}
+CHANGES_FIRST = FILLS_FIRST | SHUFFLES
 CHANGES_FIRST |= {f"numpy.{name}" for name in ("fill_diagonal", "place", "putmask")}
 # Methods that change the entries of a dict of arguments.
 ENTRY_CHANGES = frozenset({"update", "setdefault", "pop"})

@@ -62,7 +62,7 @@ class Appending:
                 exact = alone = False  # another may add to it
             elif not method and not self._is_counted(use):
                 alone = False  # asked for the last one before that was there
-        if last is not None:
+        if last is not None and not any(map(_may_leave, block)):
             found[id(last)] = (*found[id(last)], LAST)
         return found
 
@@ -106,3 +106,8 @@ class Appending:
         """Whether an element is asked for by its place from the first one on."""
         around = self.tree.parents[id(use)]
         return isinstance(around, ast.Subscript) and isinstance(around.slice, ast.Constant)
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Whether a round of a loop may end in a statement, before what follows there is added."""
+    return any(isinstance(it, ast.Break | ast.Continue) for it in ast.walk(statement))

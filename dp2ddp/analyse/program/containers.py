@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -222,6 +223,13 @@ class Containers:
     def put(self, owners: Values, name: str, node: ast.AST, values: Iterable[Value]) -> None:
         for owner in owners:
             self.store.set_field(owner, name, node, values)
+
+    def move(self, owners: Values, node: ast.AST) -> None:
+        """Have what lists hold stand anywhere in them; what dicts hold keeps its keys."""
+        for owner in owners:
+            names = [it for it in self.store.held(owner, "[") if it.startswith("[")]
+            if all(re.fullmatch(r"\[(\*|-?\d+:?)\]", it) for it in names):
+                self.put(frozenset([owner]), f"[{ANY}]", node, self.elements(frozenset([owner])))
 
     def copy_entries(self, owners: Values, tables: Values, node: ast.AST) -> None:
         """Put what dictionaries, or lists of pairs, hold into others, each under its key."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
+from dp2ddp.analyse.api.containers import KEYED, MOVES_ELEMENTS, PLAIN_HOMES, SHUFFLES
 from dp2ddp.analyse.api.handing import ASKING, COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
 from dp2ddp.analyse.api.iteration import (
     COLLECTS_RETURNED,
@@ -99,6 +99,8 @@ class Dispatch:
             if returned is not None:
                 found |= returned
                 continue
+            if isinstance(callee, Member) and callee.name in MOVES_ELEMENTS:
+                self._moved(node)
             match callee:
                 case Func() | Bound() | Cls() | Inst() | Made(name="functools.partial"):
                     given = given or self.calling.arguments(node)
@@ -154,6 +156,8 @@ class Dispatch:
                     found |= made if made and plain else made | self.outside.made(callee, node)
                 case Ext() if callee.name in MODULE_LISTS:
                     found |= self._module_list(callee, node)
+                case Ext() if callee.name in SHUFFLES and node.args:
+                    self.containers.move(self.store.of(node.args[0]), node)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self.store.of(node.args[0])
                 case Ext() if callee.name in SELECTS and node.args:
@@ -219,6 +223,12 @@ class Dispatch:
                 elif isinstance(value, Func) and starts:
                     self.calling.invoke(value, None, given)
 
+    def _moved(self, node: ast.Call) -> None:
+        """What a list has stands elsewhere after ``items.reverse()``, ``items.pop(0)`` and the like."""
+        if isinstance(node.func, ast.Attribute):
+            tables = (it for it in self.store.values(node.func.value) if self.classes.is_table(it))
+            self.containers.move(frozenset(tables), node)
+
     def _table_method(self, node: ast.Call, function: ast.Attribute, scope: Scope) -> Values:
         """What a method of a list or dictionary does and returns: ``table.update(x)``, ``table.items()``."""
         owners = frozenset(it for it in self.store.values(function.value) if self.classes.is_table(it))
@@ -229,7 +239,7 @@ class Dispatch:
             case method, [_] if method in PUTS_ONE:
                 self.containers.put(owners, "[*]", node, given[0])
             case "insert", [_, _]:
-                self.containers.put(owners, "[*]", node, given[1] | self.containers.elements(owners))
+                self.containers.put(owners, "[*]", node, given[1])
             case "extend", [_]:
                 self.containers.put(owners, "[*]", node, self.containers.elements(given[0]))
             case "update", _:
