@@ -157,6 +157,12 @@ HELD = {
     "list, last before another adds to it": "def add(given):\n    given.append(Other())\n\n\nnets = [Other()]\n"
     "nets.append(Net())\nadd(nets)\nfound = nets[-1]",
     "list, what is inserted before": "nets = [Net()]\nnets.insert(0, Other())\nfound = nets[1]",
+    "walrus, maybe": "found = Net()\nif input() and (found := Other()):\n    pass",
+    "walrus, in all branches, maybe": "found = Net()\nif input():\n    found = Other()\nelse:\n    input() and (found := Other())",
+    "with, what it swallows": "from contextlib import suppress\n\nfound = Net()\nwith suppress(ValueError):\n"
+    "    int(input())\n    found = Other()",
+    "with, what it swallows in branches": "from contextlib import suppress\n\nfound = Net()\nwith suppress(ValueError):\n"
+    "    if int(input()):\n        found = Other()\n    else:\n        found = Other()",
     "list, what a function removes before": "def drop(given):\n    given.pop(0)\n\n\nnets = [Other()]\n"
     "nets.append(Net())\ndrop(nets)\nfound = nets[0]",
     "list, turned round": "nets = [Net(), Other()]\nnets.reverse()\nfound = nets[1]",
@@ -199,6 +205,10 @@ EITHER = {
     "list, last before there is more": {"Net", "Other"},
     "list, last before another adds to it": {"Net", "Other"},
     "list, what is inserted before": {"Net", "Other"},
+    "walrus, maybe": {"Net", "Other"},
+    "walrus, in all branches, maybe": {"Net", "Other"},
+    "with, what it swallows": {"Net", "Other"},
+    "with, what it swallows in branches": {"Net", "Other"},
     "list, what a function removes before": {"Net", "Other"},
     "list, turned round": {"Net", "Other"},
     "list, shuffled": {"Net", "Other"},

@@ -100,12 +100,13 @@ class Reaching:
             if choice is not None:
                 first = bisect_right(known.orders, self.tree.order[id(choice)])
                 within = [it for it in known.nodes[first : place + 1] if self.tree.holder(it) is not current]
-                if self._is_made([choice], list(map(self.tree.holder, within))):
+                always = [self.tree.holder(it) for it in within if not self._may_be_skipped(it)]
+                if self._is_made([choice], always):
                     kept += reversed(within)
                     hiding = choice
                     break
             kept.append(node)
-            if self.hides(holder, around):
+            if self.hides(holder, around) and not self._may_be_skipped(node):
                 hiding = holder
                 break
         hidden = {id(outer) for outer in self.tree.ancestors(hiding)} if hiding is not None else set()
@@ -145,6 +146,8 @@ class Reaching:
         while isinstance(outer := self._statement(part), ast.If | ast.Try | ast.With | ast.AsyncWith):
             if id(outer) in around.places:
                 break
+            if _swallows(outer):
+                break
             part = outer
             found = outer if isinstance(outer, ast.If | ast.Try) else found
         return part if found is not None and id(self.tree.block(part)) in around.blocks else None  # type: ignore[return-value]
@@ -166,7 +169,7 @@ class Reaching:
                 parts = [body, other]
             case ast.Try(body=body, handlers=handlers):
                 parts = [body, *(it.body for it in handlers)]
-            case ast.With(body=body) | ast.AsyncWith(body=body):
+            case ast.With(body=body) | ast.AsyncWith(body=body) if not _swallows(statement):
                 parts = [body]
             case ast.AugAssign() | ast.For() | ast.AsyncFor():
                 return False
@@ -197,12 +200,34 @@ class Reaching:
         ):
             if id(block) in around.places:
                 return True
+            if _swallows(block):
+                return False
             part, block = block, self.tree.parent(block)
         if isinstance(block, ast.If | ast.Try | ast.For | ast.While):  # in the same branch, too
             return id(self.tree.block(part)) in around.blocks
         return around.places.get(id(block), 0) > 0
 
+    def _may_be_skipped(self, node: ast.AST) -> bool:
+        """``a and (x := b)``: whether an expression assigns, and its statement may not come to that."""
+        part = node
+        while isinstance(around := self.tree.parent(part), ast.expr):
+            match around:
+                case ast.BoolOp(values=[first, *_]) if part is not first:
+                    return True
+                case ast.IfExp(test=test) if part is not test:
+                    return True
+            part = around
+        return False
+
     def _is_always_made(self, holder: ast.AST) -> bool:
         value = holder.value if isinstance(holder, ast.Assign) else None
         self.undecided |= isinstance(value, ast.Call)
         return isinstance(value, ast.Call) and self._always_runs(value)
+
+
+def _swallows(statement: ast.AST) -> bool:
+    """``with suppress(KeyError):``, which goes on behind it wherever an exception leaves it."""
+    return isinstance(statement, ast.With) and any(
+        isinstance(it.context_expr, ast.Call) and ast.unparse(it.context_expr.func).endswith("suppress")
+        for it in statement.items
+    )
