@@ -1438,3 +1438,31 @@ def test_what_a_forward_returns_in_training_is_what_it_trains() -> None:
     for sharded in (False, True):
         (found,) = convert(Project.of({PATH: unknown}), sharded=sharded).scripts
         assert found.tier == "whole batch" and not found.assumptions
+
+
+ROWS_IN_ARRAYS = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(24, 4), torch.randint(2, (24,))), batch_size=6)
+model = nn.DataParallel(nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+high = 0
+for x, y in loader:
+    out = model(x)
+    loss = nn.functional.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    pair = MADE([out[:, 0].detach().numpy(), out[:, 1].detach().numpy()])
+    high += (pair.mean(axis=1) > 0).sum()
+print(high)
+"""
+
+
+@pytest.mark.parametrize("made", ["np.array", "np.asarray", "np.stack"])
+def test_an_array_of_several_has_the_samples_behind_a_dimension_more(made: str) -> None:
+    """Two means over the batch are no numbers of samples, which could be added up over the ranks."""
+    assert "ddp.sum(" not in converted(ROWS_IN_ARRAYS.replace("MADE", made))[0]
