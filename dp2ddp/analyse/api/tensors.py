@@ -159,7 +159,7 @@ JOINS_TENSORS = frozenset({"torch.stack", "torch.cat", "torch.concat"})
 CONCATENATES = frozenset({"torch.cat", "torch.concat", "torch.vstack", "numpy.concatenate"})
 STACKS = frozenset({"torch.stack", "numpy.stack"})
 # Operations that make one array or tensor of a list, with a dimension more.
-ARRAYS = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "tensor", "as_tensor"})
+MAKES_ARRAY = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "tensor", "as_tensor"})
 # What makes a tensor of several that are padded to the longest.
 PADS = frozenset({"torch.nn.utils.rnn.pad_sequence"})
 # Those that remove dimensions of size 1.

@@ -12,10 +12,10 @@ from dp2ddp.analyse.api.containers import DICT_CONTENTS, ONE_ELEMENT
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation
 from dp2ddp.analyse.api.purity import NO_TENSORS_OF_OTHERS
 from dp2ddp.analyse.api.tensors import (
-    ARRAYS,
     CONSTANTS_LIKE,
     FILLS_BY_INDEX,
     JOINS_BY_NAME,
+    MAKES_ARRAY,
     PAIRS_ROWS,
     SHAPES_LIKE,
     SPREADS,
@@ -105,7 +105,7 @@ def _done(
     node, value, rest = call.node, values[0], values[1:]
     if does is Does.HANDS_ON and value is Kind.SECOND and row.name == "squeeze":
         return Kind.MOVED  # a dimension before that of the samples may be gone
-    if does is Does.HANDS_ON and row.name in ARRAYS and isinstance(value, Held | Every):
+    if does is Does.HANDS_ON and row.name in MAKES_ARRAY and isinstance(value, Held | Every):
         if kinds.tensor(value, node) in BY_SAMPLE:
             return Kind.MOVED  # the samples are behind a dimension more
     if does is Does.HANDS_ON:
