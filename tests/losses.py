@@ -192,7 +192,7 @@ model = Net().cuda()
 """
 
 # Means over the samples, though no plain call of a criterion says so.
-SMOOTHED = """\
+DIMENSION_KEPT = """\
 class Smoothed(nn.Module):
     def __init__(self, classes, smoothing=0.1, dim=-1):
         super().__init__()
@@ -210,7 +210,7 @@ class Smoothed(nn.Module):
 
 MEANS = {
     "a dimension that is kept, the last by default": program(
-        ("data = ", SMOOTHED + "data = "), ("nn.CrossEntropyLoss()", "Smoothed(2)")
+        ("data = ", DIMENSION_KEPT + "data = "), ("nn.CrossEntropyLoss()", "Smoothed(2)")
     ),
     "targets that are set to None": program(
         (

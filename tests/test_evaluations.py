@@ -583,17 +583,17 @@ BEFORE = {
     "the number of all numbers": before(
         "inputs, targets = inputs.cuda(), targets.cuda()\nn = inputs.numel()",
         "n, targets",
-        "`n` can't be combined",
+        "`n` is used in the loop",
     ),
     "the number of pieces": before(
         "pieces = inputs.view(-1, 4)\npieces = pieces.cuda()\npieces = pieces.double()\nn = pieces.size(0)",
         "n, pieces.dtype, targets.cuda()",
-        "`n` can't be combined",
+        "`n` is used in the loop",
     ),
     "numbers up to that of samples": before(
-        "ids = range(best, best + len(targets))", "ids", "`ids` can't be combined"
+        "ids = range(best, best + len(targets))", "ids", "`ids` is used in the loop"
     ),
-    "a text with the number": before("text = f'{len(targets)}'", "text", "`text` can't be combined"),
+    "a text with the number": before("text = f'{len(targets)}'", "text", "`text` is used in the loop"),
     "arrays of arrays": before("array = targets.numpy()\nmore = array + 1", "more", "`more` is not a tensor"),
     "an array by the same name": before(
         "targets = targets.numpy()\ntargets = targets + 1", "targets", "`targets` is not a tensor"

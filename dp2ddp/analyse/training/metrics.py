@@ -265,7 +265,7 @@ def picked(context: Context, loops: list[BatchLoop], samples: Samples) -> Iterat
             continue
         several = isinstance(node.slice, ast.Tuple) and len(node.slice.elts) > 1
         place = node.slice.elts[0] if several else node.slice  # type: ignore[attr-defined]
-        if written(place) and _has_rows(samples, node.value, several):
+        if written(place) not in (None, 0) and _has_rows(samples, node.value, several):
             yield node
 
 
