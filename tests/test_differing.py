@@ -398,3 +398,8 @@ def test_what_a_dict_has_under_one_key_says_nothing_of_the_others(name: str) -> 
     for key, goes in (("rate", "sharded"), ("loss", "whole batch")):
         test = f"{stored}\nif {asked.format(key=key)} < 0.05:\n    break\n"
         assert tier(program(before, indented(test))) == goes, key
+
+
+def test_an_empty_dict_that_some_processes_begin_decides() -> None:
+    step = "if outputs.std() > 0.6:\n    state = {}\nif len(state) > 0:\n    break\n"
+    assert tier(program("state = {'rate': 0.1}\n", indented(step))) == "whole batch"

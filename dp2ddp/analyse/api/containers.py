@@ -82,4 +82,4 @@ PLAIN_HOMES = ("builtins.", "collections.")
 # What makes a sequence of another, in the same order: by name.
 SEQUENCES = frozenset({"list", "tuple"})
 # What makes an empty list or dictionary where it is given nothing, as `[]` and `{}`.
-BEGINS_EMPTY = frozenset({"builtins.list", "builtins.dict", "collections.OrderedDict"})
+BEGINS_EMPTY = PLAIN_DICTS | {"builtins.list"}

@@ -34,7 +34,7 @@ class Kind(Enum):
     NUMBERED = auto()
     """The numbers of the rows, from 0 on: those of a part begin again."""
     SECOND = auto()
-    """A tensor with the samples in dimension 1, each computed by itself."""
+    """Rows that were turned, so that the samples are in dimension 1; turned back they are rows again."""
     COLUMNS = auto()
     """A tensor with the samples in dimension 1, each computed by itself: sequences side by side."""
     STATES = auto()

@@ -26,7 +26,7 @@ from dp2ddp.analyse.rank_variance.store import (
     Frame,
     Keyed,
     any_of,
-    is_key,
+    key_of,
 )
 from dp2ddp.analyse.training.metrics import Reporters
 from dp2ddp.analyse.training.reports import Reports
@@ -142,12 +142,14 @@ class Statements:
                 for index, part in enumerate(targets):
                     given = own[index] if len(own) == len(targets) else None
                     self._put(part, given, parts[index] | (CHOSEN if chosen else 0), chosen, frame, found)
-            case ast.Name() if isinstance(value, ast.Dict) and all(map(is_key, value.keys)):
-                for key, part in zip(value.keys, value.values, strict=True):
-                    own = self.expressions.how(part, frame, found)
-                    for known in (found.names, self.store.shared):
-                        self.store.grow(known, id(target), own, entry=key.value)  # type: ignore[union-attr]
-                        self.store.grow(known, id(target), CHOSEN if chosen else 0)
+            case ast.Name() if isinstance(value, ast.Dict) and all(
+                key_of(it) is not None for it in value.keys
+            ):
+                for known in (found.names, self.store.shared):
+                    self.store.grow(known, id(target), CHOSEN if chosen else 0)
+                    for key, part in zip(value.keys, value.values, strict=True):
+                        own = self.expressions.how(part, frame, found)
+                        self.store.grow(known, id(target), own, entry=key_of(key))
             case ast.Name() if how:
                 self.store.grow(found.names, id(target), how)
                 self.store.grow(self.store.shared, id(target), how)
@@ -159,8 +161,7 @@ class Statements:
                         self.store.grow(self.store.shared, id(target), how)
             case ast.Subscript(value=holder, slice=index):
                 at = self.expressions.how(index, frame, found)
-                entry = index.value if is_key(index) else None  # type: ignore[attr-defined]
-                self._change(holder, how | (CHOSEN if at & ~SIZED else 0), frame, found, entry)
+                self._change(holder, how | (CHOSEN if at & ~SIZED else 0), frame, found, key_of(index))
 
     def _parts(self, value: ast.expr | None, how: int, count: int, frame: Frame, found: Found) -> list[int]:
         """How the entries of what is unpacked differ."""
@@ -183,7 +184,7 @@ class Statements:
         how |= SURELY
         match held:
             case ast.Subscript(value=holder, slice=index):
-                self._change(holder, how, frame, found, index.value if is_key(index) else None)  # type: ignore[attr-defined]
+                self._change(holder, how, frame, found, key_of(index))
                 return
             case ast.Call(func=ast.Attribute(value=holder)):
                 if not is_outside_name(self.program.values(holder)):  # `torch.cat(rows)` is no part of torch

@@ -82,9 +82,9 @@ def any_of(found: Iterable[int]) -> int:
     return how
 
 
-def is_key(node: ast.AST | None) -> bool:
-    """Whether an index is written out, as the key of a dict."""
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def key_of(node: ast.AST | None) -> str | None:
+    """The key of a dict that is written out; None where it is another index."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def plainly(how: int) -> int:

@@ -72,6 +72,7 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
             return Kind.ROWS
     if (
         outside
+        and given
         and all(map(_is_of_numpy, names))
         and kinds.tensor(samples.value(given[0], frame), node) in BY_SAMPLE
     ):

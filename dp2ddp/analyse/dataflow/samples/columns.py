@@ -17,6 +17,7 @@ from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import NUMBER
 from dp2ddp.analyse.dataflow.kinds import COLUMNS, PLAIN, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.sizes import of_second
 from dp2ddp.analyse.program.calls import Call
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ def size(does: Does, arguments: Arguments, node: ast.AST) -> Value:
         return Kind.COUNT
     if given is None:
         return SHAPE
-    number = arguments.number(given)
-    return Unclear(node) if number is None or number < 0 else Kind.COUNT if number == 1 else Kind.SAME
+    return of_second(arguments.number(given), node)
 
 
 def _flattened(row: Operation, arguments: Arguments, node: ast.AST) -> Value:

@@ -64,6 +64,13 @@ def _sized(program: Program, node: ast.Call) -> tuple[list[ast.expr], list[ast.e
     return [*node.args[place:], *named], [*node.args[:place], *limits]
 
 
+def of_second(dimension: int | None, node: ast.AST) -> Value:
+    """The size in a dimension of what has its samples in dimension 1."""
+    if dimension is None or dimension < 0:
+        return Unclear(node)
+    return Kind.COUNT if dimension == 1 else Kind.SAME
+
+
 def size_of(does: Does, value: Value, arguments: Arguments, node: ast.Call) -> Value:
     given = arguments.get(0, "dim")
     if value in PLAIN:
@@ -73,8 +80,7 @@ def size_of(does: Does, value: Value, arguments: Arguments, node: ast.Call) -> V
         whole = sizes if given is None else kinds.entry(sizes, written(given), node)
         return Kind.TOTAL if does is Does.COUNTS else whole
     if value is Kind.SECOND and does is Does.SHAPE:
-        number = None if given is None else written(given)
-        return Unclear(node) if number is None or number < 0 else Kind.COUNT if number == 1 else Kind.SAME
+        return of_second(None if given is None else written(given), node)
     if value not in DEALT:
         return Kind.COUNT if does is Does.COUNTS and value in ELSEWHERE else Unclear(node)
     if does is Does.COUNTS:
