@@ -208,7 +208,46 @@ class Smoothed(nn.Module):
 
 """
 
+# The gradient of what the model makes of its inputs: of each sample by itself, unless it is that of a mean.
+SLOPES = """\
+inputs = inputs.cuda().requires_grad_()
+        outputs = model(inputs)
+        (slopes,) = torch.autograd.grad(OUTPUTS, inputs, create_graph=True)
+        loss = criterion(outputs, targets.cuda()) + (slopes.norm(2, dim=1) - 1).pow(2).mean()"""
+PENALTY = """from torch.autograd import grad
+
+
+def penalty(net, images):
+    images = images.detach().requires_grad_(True)
+    scores = net(images)
+    slopes = grad(outputs=scores, inputs=[images], grad_outputs=torch.ones(scores.size()), create_graph=True)[0]
+    slopes = slopes.view(slopes.size(0), -1)
+    return ((slopes.norm(2, dim=1) - 1) ** 2).mean()
+
+
+"""
+STEPPED = """images = inputs.cuda() + 0.1
+        for _ in range(2):
+            images.requires_grad_()
+            with torch.enable_grad():
+                away = F.kl_div(F.log_softmax(model(images), 1), F.softmax(model(inputs.cuda()), 1), reduction="sum")
+            slope = torch.autograd.grad(away, [images])[0]
+            images = images.detach() + 0.05 * torch.sign(slope.detach())
+        outputs = model(images)"""
+
+
+def slopes(outputs: str) -> str:
+    """A program whose loss has the gradients of its model in it."""
+    return program((f"        {FORWARD}\n", ""), (LOSS, SLOPES.replace("OUTPUTS", outputs)))
+
+
 MEANS = {
+    "gradients of a sum in the loss": slopes("outputs.sum()"),
+    "gradients of selected outputs in the loss": slopes("outputs.gather(1, targets.cuda().view(-1, 1)).sum()"),
+    "gradients of all outputs in the loss": program(
+        ("data = ", PENALTY + "data = "), (LOSS, LOSS + " + penalty(model, inputs.cuda())")
+    ),
+    "steps along the gradient of a sum": program((FORWARD, STEPPED)),
     "a dimension that is kept, the last by default": program(
         ("data = ", DIMENSION_KEPT + "data = "), ("nn.CrossEntropyLoss()", "Smoothed(2)")
     ),
@@ -441,6 +480,9 @@ EVEN_LOSSES = {
 # Those that are not: only one number says so.
 OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0, size=16)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
+    "gradients of a mean in the loss": slopes("outputs.mean()"),
+    "gradients of a loss in the loss": slopes("criterion(outputs, targets.cuda())"),
+    "gradients of what mixes samples": slopes("(outputs.unsqueeze(1) * outputs.unsqueeze(0)).sum()"),
     "a layer that mixes, in a list with the model": program(
         (MODEL, MIXED_IN),
         ("model = nn.DataParallel(model)\n", ""),

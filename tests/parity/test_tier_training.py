@@ -433,7 +433,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-data = TensorDataset(torch.randn(50, 4))
+data = TensorDataset(torch.randn(50, 4), torch.randn(50, 3))
 loader = DataLoader(data, batch_size=10, shuffle=True)
 generator = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 4))
 critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
@@ -442,10 +442,9 @@ critic = nn.DataParallel(critic.cuda())
 first = torch.optim.SGD(critic.parameters(), lr=0.1)
 second = torch.optim.SGD(generator.parameters(), lr=0.1)
 for epoch in range(2):
-    for (real,) in loader:
+    for real, noise in loader:
         real = real.cuda()
-        noise = torch.randn(len(real), 3).cuda()
-        fake = generator(noise)
+        fake = generator(noise.cuda())
         between = (real + fake.detach()).div(2).requires_grad_()
         (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
         penalty = (slope.norm(dim=1) - 1).pow(2).mean()
@@ -461,9 +460,9 @@ for epoch in range(2):
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_gradients_pass_through_one_wrap_into_another(lab: Lab, processes: int) -> None:
     """A generator that learns from a critic, and a penalty on the critic's own gradients."""
-    before, after = runs(lab, ADVERSARIAL, processes)
+    before, after = runs(lab, ADVERSARIAL, processes, exact=True)
     assert len(after.ranks) == processes
-    assert differences(before, after) == []
+    assert differences(before, after, losses=False) == []
 
 
 # Fixtures

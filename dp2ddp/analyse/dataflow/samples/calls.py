@@ -10,13 +10,14 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import BEGINS_EMPTY, PLAIN_DICTS, SEQUENCES
 from dp2ddp.analyse.api.files import BUILTIN_OPENERS, JOINS_PATHS
 from dp2ddp.analyse.api.inspection import ASKS_TYPE
-from dp2ddp.analyse.api.layers import HANDS_OUT_PARAMETERS, SCALES_LOSS
+from dp2ddp.analyse.api.layers import GRAD, HANDS_OUT_PARAMETERS, SCALES_LOSS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
 from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES
 from dp2ddp.analyse.api.tensors import STACKS, TENSOR_ARGUMENTS, TENSOR_HOMES
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import (
+    AVERAGED,
     BY_SAMPLE,
     DEALT,
     ELSEWHERE,
@@ -56,6 +57,8 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
         return kinds.join([samples.forward(call, frame), *_beside_wrapped(samples, call, frame)], node)
     if losses.is_loss(samples.context, call):
         return _loss(samples, call, frame)
+    if names == {GRAD}:
+        return _gradients(samples, call, frame)
     if isinstance(function, ast.Attribute) and function.attr in HANDS_OUT_PARAMETERS:
         owners = samples.program.values(function.value)
         if owners and all(map(samples.context.module_class, owners)):
@@ -183,6 +186,30 @@ def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
     if isinstance(value, Unclear) or value in PLAIN or problem is not None:
         return Unclear(node, problem, refuted=problem is not None)
     return {"none": value, "sum": Kind.TOTAL}.get(reduction, Kind.MEAN)
+
+
+def _gradients(samples: Samples, call: Call, frame: Frame) -> Value:
+    """``torch.autograd.grad(outputs, inputs)``: no sample's outputs depend on another's inputs, so each has its own.
+
+    That is so of outputs with a row for each sample, and of their sum; the gradient of their mean has its size in it.
+    """
+    node = call.node
+    outputs, inputs = call.argument("outputs", 0), call.argument("inputs", 1)
+    if outputs is None or inputs is None:
+        return Unclear(node)
+    weights = call.argument("grad_outputs", 2)
+    given = samples.values([outputs, *([weights] if weights is not None else [])], frame)
+    values = [kinds.tensor(value, node) for value in (*given, samples.value(inputs, frame))]
+    if (blamed := kinds.unclear(values)) is not None:
+        return blamed
+    if Kind.UNKNOWN in values:
+        return Kind.UNKNOWN
+    computed, *weighted, asked = values
+    if asked not in DEALT or any(it not in (*DEALT, *PLAIN) for it in weighted):
+        return Unclear(node)
+    if computed in AVERAGED:
+        return Unclear(node, refuted=True)
+    return Every(Kind.ROWS) if computed in (*DEALT, Kind.TOTAL) else Unclear(node)
 
 
 def _dictionary(samples: Samples, node: ast.Call, frame: Frame) -> Value:
