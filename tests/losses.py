@@ -241,9 +241,29 @@ def slopes(outputs: str) -> str:
     return program((f"        {FORWARD}\n", ""), (LOSS, SLOPES.replace("OUTPUTS", outputs)))
 
 
+RENAMED = """\
+def renamed(batch):
+    more = {}
+    for name, value in batch.items():
+        more[name.replace("old", "new")] = value
+        more[f"{name}_too"] = torch.ones_like(value)
+    return more
+
+
+"""
+
 MEANS = {
+    "entries stored by names that are made of names": program(
+        ("data = ", RENAMED + "data = "),
+        (
+            FORWARD,
+            "batch = renamed({'old': inputs.cuda()})\n        outputs = model(batch['new'] * batch['old_too'])",
+        ),
+    ),
     "gradients of a sum in the loss": slopes("outputs.sum()"),
-    "gradients of selected outputs in the loss": slopes("outputs.gather(1, targets.cuda().view(-1, 1)).sum()"),
+    "gradients of selected outputs in the loss": slopes(
+        "outputs.gather(1, targets.cuda().view(-1, 1)).sum()"
+    ),
     "gradients of all outputs in the loss": program(
         ("data = ", PENALTY + "data = "), (LOSS, LOSS + " + penalty(model, inputs.cuda())")
     ),

@@ -36,6 +36,7 @@ ASSIGNED = {
     "augmented": "found = 0\nfound += Net()",
     "walrus": "if (found := Net()):\n    pass",
     "walrus in a comprehension": "[(found := Net()) for _ in range(3)]",
+    "walrus in the key of what is stored": "held = {}\nheld[(found := Net())] = 1",
     "unpacked": "other, found = Other(), Net()",
     "unpacked by a list": "[other, found] = [Other(), Net()]",
     "unpacked, nested": "(other, (found, _)) = (Other(), (Net(), 1))",

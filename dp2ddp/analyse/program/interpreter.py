@@ -131,6 +131,7 @@ class Interpreter:
                     else:
                         self._assign(element, self.containers.item(values, str(index)), scope, at)
             case ast.Subscript():
+                self.evaluate(target.slice, scope)
                 key = target.slice.value if isinstance(target.slice, ast.Constant) else "*"
                 for owner in self.evaluate(target.value, scope):
                     self.store.set_field(owner, f"[{key}]", target, values)
