@@ -261,14 +261,20 @@ NOT_ALIKE = START + INLINE.replace("hits +=", "hits = hits +").replace("hits = 0
 
 
 def test_what_can_not_be_agreed_on_is_said() -> None:
-    conversion = convert(Project.of({PATH: NOT_ALIKE + "    if hits > 50:\n        break\n"}))
+    conversion = convert(Project.of({PATH: NOT_ALIKE + "    if hits:\n        break\n"}))
     (warning,) = [it for it in conversion.findings if it.severity is Severity.WARNING]
-    assert (warning.rule, "`hits > 50`" in warning.message) == ("DDP307", True)
+    assert (warning.rule, "`hits`" in warning.message) == ("DDP307", True)
+
+
+@pytest.mark.parametrize("test", ["hits > 50", "epoch > 0 and hits > 50", "not hits > 50"])
+def test_a_question_by_what_is_no_number_is_answered_by_the_main_process(test: str) -> None:
+    asked = f"    if {test}:\n        break\n"
+    assert f"    if ddp.from_main_process({test}):\n" in converted(NOT_ALIKE + asked)
 
 
 def test_processes_meet_under_no_condition_that_they_answer_differently() -> None:
     inner = "        if evaluate() > 9:\n            break\n"
-    conversion = convert(Project.of({PATH: NOT_ALIKE + "    if hits > 50:\n" + inner}))
+    conversion = convert(Project.of({PATH: NOT_ALIKE + "    if hits:\n" + inner}))
     warnings = [it.message for it in conversion.findings if it.severity is Severity.WARNING]
     assert len(warnings) == 2
     assert "from_main_process" not in conversion.changes[0].after
@@ -304,6 +310,10 @@ RUN = {
     "a schedule": STEERED["a schedule is told"][0],
     "sums": INLINE.replace("argmax(1).cpu() == targets", "cpu()").replace("hits / 64", "hits")
     + COUNTED.replace("evaluate()", "hits / 64"),
+    "a question": INLINE.replace("hits +=", "hits = hits +")
+    .replace("argmax(1).cpu() == targets", "cpu()")
+    .replace("hits = 0", "hits = torch.zeros(1)")
+    + COUNTED.replace("evaluate()", "hits"),
 }
 
 

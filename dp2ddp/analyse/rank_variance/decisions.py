@@ -196,6 +196,9 @@ class _Steering:
             if not any(use.node is node for use in behind_it):
                 places.discard(node)  # what it is made of is agreed on already
         left = self._open(behind, places | summed)
+        tests = {use.node for use in wanted if use in left and self._is_answer(use.node)} - unsafe
+        places |= tests
+        left = self._open(behind, places | summed) if tests else left
         return _Found(places, totals, frozenset(use.node for use in wanted if use in left))
 
     # What steers the training
@@ -552,6 +555,12 @@ class _Steering:
                 return value is node and self._meet(node)
         return False
 
+    def _is_answer(self, node: ast.expr) -> bool:
+        """Whether all processes ask what is answered by yes or no: the answer is agreed on, at the latest."""
+        around = self.program.parent(node)
+        asks = isinstance(around, ast.If | ast.While) and around.test is node
+        return asks and _is_yes_or_no(node) and self._meet(node)
+
     def _meet(self, node: ast.AST) -> bool:
         return all_pass(self.context, node, self.guards)
 
@@ -649,6 +658,15 @@ class _Steering:
         values = self.program.values(name)
         added = meters.added(self.context, values, "update") if values else None
         return added is not None and added.is_meter
+
+
+def _is_yes_or_no(node: ast.expr) -> bool:
+    match node:
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+            return True
+        case ast.BoolOp(values=parts):
+            return all(map(_is_yes_or_no, parts))
+    return False
 
 
 def _problem(what: str) -> Problem:
