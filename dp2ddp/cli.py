@@ -214,7 +214,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--statistics", action="store_true", help="count the findings of every rule")
     loud = command.add_mutually_exclusive_group()
     loud.add_argument("-q", "--quiet", action="store_true", help="print findings only")
-    loud.add_argument("-v", "--verbose", action="store_true", help="print what was changed, too")
+    loud.add_argument(
+        "-v", "--verbose", action="store_true", help="print what was changed, and all reasons, too"
+    )
     command.set_defaults(run=_convert, error=command.error)
 
     command = commands.add_parser(

@@ -342,7 +342,7 @@ def _script(
     """What is said of a program."""
     own = [finding for finding in findings if start.program in finding.scripts]
     group = next(group for group in groups if start.program in group.scripts)
-    reasons = dict.fromkeys(Location(fact.cause.path, fact.cause.span) for fact in start.reasons)
+    reasons = dict.fromkeys(Location(fact.cause.path, fact.cause.span) for fact in start.decisive)
     tier = start.tier.value + ", in the original's batches" * (exact and start.tier is Tier.SHARDED)
     dealt = {
         Location(loader.path, loader.at.span): _dealt_by(loader)

@@ -143,6 +143,12 @@ class Script(Fact):
     reasons: tuple[Fact, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
 
+    @property
+    def decisive(self) -> tuple[Fact, ...]:
+        """The reasons that hold whatever else is known; all of them, where nothing is refuted."""
+        refuted = tuple(it for it in self.reasons if it.problem is not None and it.problem.is_refuted)
+        return refuted or self.reasons
+
 
 CURRENT = "the current GPU"
 

@@ -175,7 +175,7 @@ class Finding:
 
     ``message`` states the fact, ``help`` says what to do. No edits: it is left to a person. ``scripts`` are the
     programs that it is about, once the plan is divided among them; ``ties`` says whether its edits can only be made if
-    all of them are converted.
+    all of them are converted; ``is_moot``, that it changes nothing while another finding stands.
     """
 
     rule: str
@@ -187,6 +187,7 @@ class Finding:
     edits: tuple[Edit, ...] = ()
     scripts: frozenset[Path] = frozenset()
     ties: bool = True
+    is_moot: bool = False
 
     @property
     def is_left(self) -> bool:
@@ -233,6 +234,14 @@ def finding(
     done = f"{help}; {DONE}" if edits and severity is Severity.NOTE and help else help
     message, help = fitted(message, done, shorter)
     return Finding("", Location(at.path, at.span), message, help, severity, safety, edits)
+
+
+def place_beside(path: Path, line: int, beside: Path) -> str:
+    """A place, as it is named in what is said of another file: with its folder, where that is another, too."""
+    if path == beside:
+        return f"line {line}"
+    folder = f"{path.parent.name}/" * (path.parent != beside.parent)
+    return f"{folder}{path.name}:{line}"
 
 
 DONE = "no action needed"

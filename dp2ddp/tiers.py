@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Number, Problem, Tier
-from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
+from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding, place_beside
 
 ASKED = "--exact was given"
 BRIEFLY = "not sharded"
@@ -179,7 +179,10 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
         first, *shorter = (
             (f"{begin}: {problem.message}", cure) for cure in (full, brief) for begin in (UNSHARDED, BRIEFLY)
         )
-        yield replace(finding(fact.cause, *first, shorter=shorter), scripts=fact.scripts)
+        moot = not problem.is_refuted and all(
+            it.decisive != it.reasons for it in facts.scripts if it.program in fact.scripts
+        )
+        yield replace(finding(fact.cause, *first, shorter=shorter), scripts=fact.scripts, is_moot=moot)
 
 
 def plain(fact: Fact, problem: Problem, severity: Severity, done: str = "") -> Finding:
@@ -197,15 +200,11 @@ def _cure(facts: Facts, fact: Fact, problem: Problem, briefly: bool = False) -> 
     begin = f"{help}, or{' use' * (not help.startswith('use '))}" if help else "use"
     scripts = [it for it in facts.scripts if it.program in fact.scripts]
     if not any(it.assumptions for it in scripts):
-        refuted = [it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted]
-        first = next((it for it in refuted if not it.problem.help), None)  # type: ignore[union-attr]
-        if first is not None:
-            gist = first.problem.gist or "sharding is ruled out"  # type: ignore[union-attr]
-            return f"{DONE}: {gist}{_place(first.cause, fact.cause)}"
-        if not refuted:
+        refuted = next((it for one in scripts for it in one.decisive if it.problem.is_refuted), None)  # type: ignore[union-attr]
+        if refuted is None or not (place := _place(refuted.cause, fact.cause)):
             return DONE
-        place = _place(refuted[0].cause, fact.cause).strip(" ()")
-        return f"to shard: resolve {place} first" if place else f"to shard: {_help(refuted[0].problem, briefly)}"  # type: ignore[arg-type]
+        gist = refuted.problem.gist or "sharding is ruled out"  # type: ignore[union-attr]
+        return f"{DONE}: {gist}{place}"
     return f"to shard: {begin} --sharded if {holds}"
 
 
@@ -215,6 +214,5 @@ def _help(problem: Problem, briefly: bool) -> str:
 
 def _place(at: Anchor, beside: Anchor) -> str:
     """Where something is, behind what is said of it beside another place."""
-    if at.path != beside.path:
-        return f" ({at.path.name}:{at.span.line})"
-    return "" if at.span.line == beside.span.line else f" (line {at.span.line})"
+    same = (at.path, at.span.line) == (beside.path, beside.span.line)
+    return "" if same else f" ({place_beside(at.path, at.span.line, beside.path)})"

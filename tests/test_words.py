@@ -14,6 +14,7 @@ from programs import WHOLE_BATCH
 from dp2ddp import plan
 from dp2ddp.analyse.evaluation import divided, evaluating
 from dp2ddp.convert import convert
+from dp2ddp.emit.text import report
 from dp2ddp.plan import LONGEST, fitted, shortened
 from dp2ddp.source import Project
 
@@ -190,14 +191,19 @@ def test_a_reason_that_another_one_settles_names_it() -> None:
     )
     mended = text.replace(".cuda())\ncrit", ".cuda(), dim=1)\ncrit")
     _, consequence = said(mended)
-    assert consequence.endswith("may mix samples; to shard: resolve line 6 first")
+    assert consequence.endswith("may mix samples; no action needed: sharding is ruled out (line 6)")
     settled = text.replace(
         "    outputs = model", "    inputs = inputs[torch.randperm(16)]\n    outputs = model"
     )
     found = said(settled)
     assert any("permutes the samples" in it and it.endswith("; no action needed") for it in found)
-    settled = "which may mix samples; no action needed: samples are permuted (line 13)"
-    assert any(it.endswith(settled) for it in found)
+    why = "which may mix samples; no action needed: samples are permuted (line 13)"
+    assert any(it.endswith(why) for it in found)
+    conversion = convert(Project.of({PATH: settled}))
+    assert why not in report(conversion, written=False) and why in report(
+        conversion, written=False, verbose=True
+    )
+    assert "whole batch, because of line 13: " in report(conversion, written=False)
 
 
 def test_a_reason_that_a_loss_settles_beyond_what_is_not_known_names_it() -> None:

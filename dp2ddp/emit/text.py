@@ -145,7 +145,9 @@ def shown(path: Path) -> str:
 
 def is_shown(finding: Finding) -> bool:
     """Whether a person is told of a finding: notes of what is changed are in the diff, but for mends of old code."""
-    return not finding.edits or finding.is_mend or finding.severity is not Severity.NOTE
+    return not finding.is_moot and (
+        not finding.edits or finding.is_mend or finding.severity is not Severity.NOTE
+    )
 
 
 def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, list[Location]]]:

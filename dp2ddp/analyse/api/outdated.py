@@ -103,12 +103,12 @@ REMOVED_NAMES = {
                     "cumproduct": "cumprod",
                     "sometrue": "any",
                     "alltrue": "all",
-                    "in1d": "isin",
                 },
                 **{"round_": "round", "mat": "asmatrix"},
             },
             "numpy.",
         ),
+        *_renames("NumPy 2.4", {"in1d": "isin"}, "numpy."),
         *_gone("NumPy 2.0", "`np.asarray(…, dtype=float)`", "numpy", "asfarray"),
         *_renames(
             "Python 3.0",

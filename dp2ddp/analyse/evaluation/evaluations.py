@@ -34,6 +34,7 @@ from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Effect, Evaluation
+from dp2ddp.plan import place_beside
 
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
 STATEMENTS += (ast.Continue, ast.Assert)
@@ -86,8 +87,7 @@ def _said(context: Context, whole: Whole, loop: ast.AST) -> str:
 
 def _place(context: Context, node: ast.AST, loop: ast.AST) -> str:
     place = context.program.location(node)
-    here = place.path == context.program.file(loop).path
-    return f"line {place.span.line}" if here else f"{place.path.name}:{place.span.line}"
+    return place_beside(place.path, place.span.line, context.program.file(loop).path)
 
 
 class _InTurn(EvaluationLoop):

@@ -54,6 +54,7 @@ from dp2ddp.analyse.processes.writes import (
 )
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.facts import Effect, Reread
+from dp2ddp.plan import place_beside
 
 MOST_PLACES = 3
 """How many places wait for one that reads; where it is come to from more, it waits itself."""
@@ -332,7 +333,7 @@ def _shown(context: Context, call: Call, statement: ast.stmt) -> str:
     at, here = context.program.location(call.node), context.program.location(statement)
     name = f"`{ast.unparse(call.node.func)}()`"
     if at.path != here.path:
-        return f"{name} ({at.path.name}:{at.span.line})"
+        return f"{name} ({place_beside(at.path, at.span.line, here.path)})"
     inside = here.span.line == at.span.line
     return name if inside else f"{name} (line {at.span.line})"
 
