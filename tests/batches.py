@@ -176,6 +176,54 @@ data = Centred(*data.tensors)
 TOGETHER = ("collat", "pad")
 NUMBER = "takes a sample by index"
 GRADIENT = "grows as the local batch gets smaller"
+# What is kept of the places that samples have in the batch.
+PLACES = {
+    "in a list": "kept += [i for i, hit in enumerate(hits) if not hit]",
+    "all of them": "kept += [i for i, _ in enumerate(hits)]",
+    "extended": "kept.extend(i for i, hit in enumerate(hits.tolist()) if hit)",
+    "from the samples before": "kept += [i + 12 * step for i, hit in enumerate(hits) if not hit]\n"
+    "        step += 1",
+    "from another begin": "kept += [i for i, hit in enumerate(hits, seen) if not hit]\n        seen += len(hits)",
+    "counted apart": "kept += [i for i, hit in zip(itertools.count(), hits) if not hit]",
+    "names": "kept += [name for name, hit in zip('abcdefghijkl', hits) if not hit]",
+    "of a table": "kept += ['abcdefghijkl'[i] for i, hit in enumerate(hits) if not hit]",
+    "with another's": "kept += [i for i, hit in enumerate(hits) if not hit and targets[i] == 1]",
+    "by range": "kept += [i for i in range(len(hits)) if not hits[i]]",
+    "in a dict": "for i, hit in enumerate(hits):\n            table[i] = hit.item()",
+    "in a set": "table.update({i: step for i, hit in enumerate(hits) if hit})",
+    "the first": "kept.append(next((i for i, hit in enumerate(hits) if not hit), -1))",
+    "added up": "seen += sum(i for i, hit in enumerate(hits) if not hit)",
+    "how many": "seen += sum(1 for hit in hits if not hit)",
+    "how many in a list": "seen += len([hit for hit in hits.tolist() if not hit])",
+    "by a name": "missed = [i for i, hit in enumerate(hits) if not hit]\n        kept.append(missed)",
+    "pairs in a list": "pairs = list(enumerate(hits.tolist()))\n        kept += [i for i, hit in pairs if not hit]",
+    "by a function": "kept += missed(hits)",
+    "by a function, of a mask": "kept += of_mask(~hits)",
+    "by a function, one": "kept.append('%.6f' % first(outputs))",
+    "decides": "missed = [i for i, hit in enumerate(hits) if not hit]\n"
+    "        if missed and missed[-1] > 5:\n            optimizer.param_groups[0]['lr'] *= 0.9",
+}
+WHOLE_PLACES = {"with another's", "by range", "by a name", "pairs in a list", "decides"}
+PLACED = """\
+import itertools
+
+kept, table, seen, step = [], {}, 0, 0
+
+
+def missed(rows):
+    return [i for i, row in enumerate(rows) if not row]
+
+
+def of_mask(mask):
+    return np.where(mask.numpy())[0].tolist()
+
+
+def first(rows):
+    return rows[0].sum().item()
+
+
+"""
+HITS = "        hits = outputs.argmax(1).cpu() == targets\n"
 ATTACK = """\
         inputs.requires_grad_()
         criterion(model(inputs), targets).backward()
@@ -547,6 +595,13 @@ CASES = {
             'print("%.9f" % scaler.mean)\n',
         )
     ),
+}
+CASES |= {
+    f"places, {name}": Case(
+        looped(STEP + f"{HITS}        {kept}\n", PLACED, "print(kept, table, seen)\n"),
+        ("rank 0's local value", "control flow depends") if name in WHOLE_PLACES else "",
+    )
+    for name, kept in PLACES.items()
 }
 
 # What the program above imports.

@@ -249,6 +249,8 @@ GIVES_NUMBERS = frozenset({"item", "size", "dim", "numel", "nelement", "data_ptr
 KEEPS_PLACES = HANDS_ON | frozenset(
     "expand float double half long int bool detach cpu cuda to contiguous clone".split()
 )
+# What tells where in rows, or in a list of them, something stands; so does ``where`` of one argument.
+PLACES_OF = frozenset({"nonzero", "argwhere", "flatnonzero", "index"})
 # Operations that fill a tensor that is there with what samples give: it keeps as many rows as it has.
 FILLS_BY_INDEX = frozenset({"scatter", "scatter_add", "scatter_reduce"})
 # The same numbers in one dimension, and in those that are given.

@@ -229,6 +229,13 @@ def holds(value: Value, kind: Kind) -> bool:
     return value is kind
 
 
+def is_of_samples(value: Value) -> bool:
+    """Whether a loop that draws this takes one sample, or its number, after the other."""
+    return value is Kind.EACH or (
+        isinstance(value, Held) and any(is_of_samples(it) for _, it in value.entries)
+    )
+
+
 def elementwise(values: list[Value], place: ast.AST) -> Value:
     """What comes of tensors put together number by number."""
     found = join([tensor(value, place) for value in values], place)

@@ -213,10 +213,12 @@ class Combining(Gathering):
                     return
                 case ast.For() if id(around) not in self._rounds and inside is not around.iter:
                     yield not self._is_round_alike(around.iter, frame)
-                case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp() if not (
+                    self.program.is_inside(node, around.generators[0].iter)  # which is asked for once
+                ):
                     for part in around.generators:
                         yield bool(part.ifs) or not self._is_round_alike(part.iter, frame)
-                case ast.comprehension():
+                case ast.comprehension(iter=source) if inside is not source:
                     yield True
                 case ast.Compare(comparators=[_, *_] as others) if inside in others[1:]:
                     yield True

@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.analyse.api.containers import FEEDS
+from dp2ddp.analyse.api.iteration import COUNTERS, RANGES
 from dp2ddp.analyse.api.purity import KEEPS_NOTHING
-from dp2ddp.analyse.api.tensors import TO_HOST
+from dp2ddp.analyse.api.tensors import PLACES_OF, TO_HOST
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.sources import How, Source
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training import kept
 from dp2ddp.analyse.training.gathering import ADDITIVE, compared
@@ -28,7 +30,7 @@ from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.analyse.training.metrics import Reporters, deciding, picked
 from dp2ddp.analyse.training.tensors import Tensors
 from dp2ddp.analyse.training.totals import Adding, Totals
-from dp2ddp.analyse.training.whole_batch import UNWEIGHED, Combined, WholeBatch, average_of
+from dp2ddp.analyse.training.whole_batch import UNWEIGHED, Combined, WholeBatch, average_of, names_of
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 
 
@@ -77,7 +79,12 @@ def find(
     )
     totals = tuple(finder.adding.totals)
     whole, unmet = frozenset(finder.values.whole), tuple(finder.unmet())
-    rows = [it.node for it in combined if it.kind == "rows" and it.call is None]
+    asked = Samples(context)  # by which rows are those of a part
+    rows = [
+        it.node
+        for it in combined
+        if it.kind == "rows" and (it.call is None or _goes_by_place(asked, it.call))
+    ]
     ordered = frozenset[Path]().union(*(context.run_by(context.program.statement(it)) for it in rows))
     return Reports(
         combined,
@@ -388,6 +395,57 @@ class _Finder:
         """Whether rows are made something that nothing is trained with: an array, a list, a tensor off the GPU."""
         inside = [it for it in ast.walk(node) if isinstance(it, ast.Attribute)]
         return self.values.peeled(node) is not node and any(it.attr in TO_HOST for it in inside)
+
+
+def _goes_by_place(samples: Samples, call: ast.expr) -> bool:
+    """Whether functions of the project take rows by their places, or tell these: ``for i, row in enumerate(rows)``."""
+    program = samples.program
+    for scope in sorted(program.entered_itself(call)) if isinstance(call, ast.Call) else ():
+        for node in program.body(program.scopes[scope]):
+            match node:
+                case ast.Subscript(value=rows, slice=index):
+                    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+                    some = isinstance(first, ast.Constant) or isinstance(first, ast.Slice) and _is_part(first)
+                    if some and samples.of(rows) is Kind.ROWS:
+                        return True
+                case ast.Name(ctx=ast.Load()) if _is_place(samples, node):
+                    return True
+                case ast.Call(func=ast.Attribute(attr=name), args=given):
+                    if name in PLACES_OF or name == "where" and len(given) == 1:
+                        return True
+    return False
+
+
+def _is_part(cut: ast.Slice) -> bool:
+    return not cut.lower is cut.upper is cut.step is None
+
+
+def _is_place(samples: Samples, name: ast.Name) -> bool:
+    """Whether a name is the number of a sample, by which something else is done than to take what it has."""
+    program = samples.program
+    around = program.parent(name)
+    if isinstance(around, ast.Tuple):
+        around = program.parent(around) if around.elts[0] is name else None
+    if isinstance(around, ast.Subscript) and around.value is not name:
+        if kinds.tensor(samples.of(around.value), around) in kinds.BY_SAMPLE:
+            return False
+    return any(_is_number(samples, program.source(it)) for it in program.definitions(name))
+
+
+def _is_number(samples: Samples, source: Source) -> bool:
+    """Whether a loop gives a name the number of a sample, as far as is known."""
+    made = source.value if source.how is How.ELEMENT else None
+    call = samples.program.call(made) if isinstance(made, ast.Call) else None
+    if call is None or not call.node.args:
+        return False
+    drawn = kinds.tensor(samples.drawn(call.node), call.node)
+    if drawn is not Kind.EACH and not isinstance(drawn, Unclear):
+        return False
+    if call.names & RANGES or "builtins.enumerate" in call.names and source.place[:1] == (0,):
+        return True
+    paired = source.place[0] if "builtins.zip" in call.names and len(source.place) == 1 else None
+    counter = call.node.args[paired] if paired is not None and paired < len(call.node.args) else None
+    return isinstance(counter, ast.Call) and bool(names_of(samples.program, counter) & COUNTERS)
 
 
 def _mentioned(node: ast.AST) -> set[str]:

@@ -11,7 +11,7 @@ from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import COMPREHENSIONS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
@@ -293,10 +293,9 @@ class WholeBatch(Gathering):
         inside: ast.AST = node
         for around in self.program.ancestors(node):
             inside, before = around, inside
-            if isinstance(
-                around, ast.comprehension | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp
-            ):
-                return True
+            if isinstance(around, COMPREHENSIONS):
+                if not self.program.is_inside(node, around.generators[0].iter):  # which is asked for once
+                    return True
             if id(around) in batches:
                 return False
             if isinstance(around, ast.For) and before is not around.iter:

@@ -236,6 +236,8 @@ def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
         value = samples.value(node.args[0], frame)
         if value is Kind.UNKNOWN:
             return value
+        if isinstance(value, Every) and value.element is Kind.EACH:
+            return Kind.COUNT
         if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE, Kind.COLUMNS):
             return Kind.SAME
         if is_list(samples.context, node.args[0]) or samples.context.made(

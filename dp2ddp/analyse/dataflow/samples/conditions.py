@@ -163,6 +163,7 @@ def asks_data(samples: Samples, test: ast.AST, frame: Frame) -> bool:
     value = samples.value(test, frame)
     if isinstance(value, Unclear):
         asked = (test.func.value, *test.args) if _is_method(test) else ()
+        asked = (test.value,) if isinstance(test, ast.Subscript) else asked
         return any(samples.is_data(part, frame) for part in asked)
     return value in (*BY_SAMPLE, *kinds.COLUMNS, *AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT)
 

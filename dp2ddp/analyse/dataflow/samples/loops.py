@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import DEALT, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.batches import gives_tensors, is_list, of_columns
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.processes.conditions import assigned
@@ -31,9 +31,10 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
             return Kind.EACH
         return kinds.same_or_unclear(ends, source)
     if "builtins.enumerate" in names:
-        return Held(((0, Kind.SAME), (1, samples.drawn_in(given[0], frame))))
+        each = samples.drawn_in(given[0], frame)
+        return Held(((0, _number(iterator, each)), (1, each)))
     if names == {"builtins.zip"}:
-        return Held(tuple(enumerate(samples.drawn_in(it, frame) for it in given)))
+        return Held(tuple(enumerate(_paired([samples.drawn_in(it, frame) for it in given], source))))
     if names and names <= HANDS_OUT and given:
         return samples.drawn_in(given[0], frame)
     if loaders:
@@ -51,19 +52,41 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
     return Kind.EACH if by_sample else kinds.element(value, source)
 
 
+def _number(call: ast.Call, each: Value) -> Value:
+    """The number of what ``enumerate`` hands out: of samples, it begins again in each part of the batch."""
+    if not kinds.is_of_samples(each):
+        return Kind.SAME
+    begins = [*call.args[1:], *(it.value for it in call.keywords)]
+    return (
+        Kind.EACH if all(isinstance(it, ast.Constant) and it.value == 0 for it in begins) else Unclear(call)
+    )
+
+
+def _paired(drawn: list[Value], source: ast.expr) -> list[Value]:
+    """What ``zip`` hands out: what is the same in every process, other samples get in each: ``zip(count(), rows)``."""
+    if not any(map(kinds.is_of_samples, drawn)):
+        return drawn
+    return [Unclear(source) if it in PLAIN else it for it in drawn]
+
+
 def comprehended(samples: Samples, node: ast.AST, element: ast.expr, frame: Frame) -> Value:
     """What a comprehension makes, of what its element is."""
+    by_sample = False
     for part in node.generators:  # type: ignore[attr-defined]
         each = samples.drawn_in(part.iter, frame)
         if isinstance(kinds.tensor(each, part.iter), Unclear):
             return kinds.tensor(each, part.iter)
         if any(samples.is_data(test, frame) for test in part.ifs):
             return Unclear(node)
+        by_sample |= kinds.is_of_samples(each)
+        if by_sample and part.ifs:
+            return Unclear(node)  # as many as the samples say
     one = node.generators[0] if len(node.generators) == 1 else None  # type: ignore[attr-defined]
     if one is not None and not one.ifs and _is_part_of(element, one.target):
         if samples.value(one.iter, frame) is Kind.ROWS:
             return Kind.ROWS  # an entry for each sample
-    return Every(samples.value(element, frame))
+    made = samples.value(element, frame)
+    return Every(Kind.EACH if by_sample and made in PLAIN else made)
 
 
 def _is_part_of(node: ast.expr, target: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.iteration import NUMBERS_OR_PAIRS, RANGES
-from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Every, Held, Kind, Value
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, PLAIN, Every, Held, Kind, Value, is_of_samples
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 
@@ -229,13 +229,6 @@ class _Round:
             if isinstance(around, ast.For) and not any(it is definition for it in ast.walk(around.target)):
                 return False
         return False
-
-
-def is_of_samples(value: Value) -> bool:
-    """Whether a loop that draws this takes one sample, or its number, after the other."""
-    return value is Kind.EACH or (
-        isinstance(value, Held) and any(is_of_samples(it) for _, it in value.entries)
-    )
 
 
 def _asked(node: ast.AST) -> list[ast.AST]:

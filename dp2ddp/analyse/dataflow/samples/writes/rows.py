@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import right_side
-from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Unclear, Value, is_of_samples
 from dp2ddp.analyse.dataflow.samples.conditions import guarded, loops_apart, may_run
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.indices import keeps_all
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in, writes
-from dp2ddp.analyse.dataflow.samples.writes.rounds import Rounds, is_of_samples
+from dp2ddp.analyse.dataflow.samples.writes.rounds import Rounds
 from dp2ddp.analyse.dataflow.samples.writes.stores import hands_on, with_stores, written_into
 from dp2ddp.analyse.program.calls import handed
 
