@@ -7,8 +7,10 @@ Paths are absolute and resolved: a file that is reached twice, by a symbolic lin
 from __future__ import annotations
 
 import ast
+import copy
 import importlib.util
 import io
+import keyword
 import os
 import re
 import shlex
@@ -368,15 +370,112 @@ def _plain(tree: ast.Module) -> ast.Module:
     return tree
 
 
+NAMED_BY_TEXT = ("vars(", "__dict__", "setattr")
+"""What a file mentions that names attributes by texts."""
+
+
+class _NamedByText(ast.NodeTransformer):
+    """Makes attributes whose names are written as texts plain ones, at the place of what they were."""
+
+    def __init__(self, rebound: frozenset[str]) -> None:
+        self.rebound = rebound
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        owner, name = self._owner(node.value), _identifier(node.slice)
+        if owner is None or name is None:
+            return node
+        return ast.copy_location(ast.Attribute(owner, name, node.ctx), node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        self.generic_visit(node)
+        given = list(self._given(node.value)) if isinstance(node.value, ast.Call) else []
+        if not given:
+            return node
+        targets: list[ast.expr] = [
+            ast.copy_location(ast.Attribute(copy.deepcopy(owner), name, ast.Store()), node.value)
+            for owner, name, _ in given
+        ]
+        values = [value for _, _, value in given]
+        if len(given) > 1:
+            targets = [ast.copy_location(ast.Tuple(targets, ast.Store()), node.value)]
+            values = [ast.copy_location(ast.Tuple(values, ast.Load()), node.value)]
+        return ast.copy_location(ast.Assign(targets, values[0]), node)
+
+    def _given(self, call: ast.Call) -> Iterator[tuple[ast.expr, str, ast.expr]]:
+        """What a call gives attributes: of which object, under which name, what; nothing where not all is written."""
+        match call:
+            case ast.Call(func=ast.Name(id="setattr"), args=[owner, key, value], keywords=[]):
+                if "setattr" in self.rebound:
+                    return
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="object"), attr="__setattr__"),
+                args=[owner, key, value],
+                keywords=[],
+            ):
+                pass
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name() as owner, attr="__setattr__"),
+                args=[key, value],
+                keywords=[],
+            ):
+                pass
+            case ast.Call(
+                func=ast.Attribute(value=names, attr="__setitem__"), args=[key, value], keywords=[]
+            ):
+                owner = self._owner(names)  # type: ignore[assignment]
+            case ast.Call(func=ast.Attribute(value=names, attr="update"), args=tables, keywords=named):
+                pairs = [(ast.Constant(it.arg), it.value) for it in named]
+                for table in tables:
+                    if not isinstance(table, ast.Dict):
+                        return
+                    pairs += zip(table.keys, table.values, strict=True)  # type: ignore[arg-type]
+                owner = self._owner(names)  # type: ignore[assignment]
+                keys = [_identifier(key) for key, _ in pairs]
+                if owner is not None and None not in keys:
+                    yield from ((owner, str(key), it) for key, (_, it) in zip(keys, pairs, strict=True))
+                return
+            case _:
+                return
+        if owner is not None and (name := _identifier(key)) is not None:
+            yield owner, name, value
+
+    def _owner(self, names: ast.expr) -> ast.expr | None:
+        """The object whose attributes an expression holds by their names."""
+        match names:
+            case ast.Call(func=ast.Name(id="vars"), args=[owner], keywords=[]) if "vars" not in self.rebound:
+                return None if isinstance(owner, ast.Starred) else owner
+            case ast.Attribute(value=owner, attr="__dict__"):
+                return owner
+        return None
+
+
+def _identifier(node: ast.AST | None) -> str | None:
+    """A text that is written out and can be an attribute's name."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value if node.value.isidentifier() and not keyword.iskeyword(node.value) else None
+    return None
+
+
+def _named(tree: ast.Module) -> ast.Module:
+    rebound = {it.id for it in ast.walk(tree) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)}
+    rebound |= {it.arg for it in ast.walk(tree) if isinstance(it, ast.arg)}
+    rebound |= {it.name for it in ast.walk(tree) if isinstance(it, ast.FunctionDef | ast.ClassDef)}
+    rebound |= {it.asname or it.name for it in ast.walk(tree) if isinstance(it, ast.alias)}
+    return _NamedByText(frozenset(rebound)).visit(tree)
+
+
 def parse(text: str) -> ast.Module:
     """Parse without showing the warnings that the code would give its own author.
 
-    Annotated assignments come as plain ones (``Assign``), so that nobody reads them otherwise.
+    Annotated assignments come as plain ones (``Assign``), and ``vars(it)["name"]``, ``setattr(it, "name", value)``
+    and their like as ``it.name`` and its assignment, so that nobody reads them otherwise.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _plain(ast.parse(text))
+            tree = _plain(ast.parse(text))
+            return _named(tree) if any(it in text for it in NAMED_BY_TEXT) else tree
         except (RecursionError, MemoryError):
             raise SyntaxError("it is nested too deeply") from None
 

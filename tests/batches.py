@@ -223,6 +223,29 @@ def first(rows):
 
 
 """
+# How an attribute may be given what decides later on, and how it may be read.
+MEDIAN = "outputs.median().item()"
+SETS = {
+    "plainly": f"it.bad = {MEDIAN}",
+    "vars": f'vars(it)["bad"] = {MEDIAN}',
+    "__dict__": f'it.__dict__["bad"] = {MEDIAN}',
+    "setattr": f'setattr(it, "bad", {MEDIAN})',
+    "setattr of object": f'object.__setattr__(it, "bad", {MEDIAN})',
+    "its own setattr": f'it.__setattr__("bad", {MEDIAN})',
+    "update by name": f"vars(it).update(bad={MEDIAN})",
+    "update by a dict": f'it.__dict__.update({{"bad": {MEDIAN}, "last": step}})',
+    "setitem": f'vars(it).__setitem__("bad", {MEDIAN})',
+    "added": f'vars(it)["bad"] += {MEDIAN}',
+}
+READS = {"vars": 'vars(it)["bad"]', "__dict__": 'it.__dict__["bad"]'}
+NAMESPACE = "from types import SimpleNamespace\n\nstep, it = 0, SimpleNamespace(bad=0.0, last=0)\n"
+LEAVES = """\
+        step += 1
+        SETS
+        if step % 4 > 1 and it.bad > 0.05:
+            print("left", step, "%.9f" % it.bad)
+            break
+"""
 HITS = "        hits = outputs.argmax(1).cpu() == targets\n"
 ATTACK = """\
         inputs.requires_grad_()
@@ -602,6 +625,19 @@ CASES |= {
         ("rank 0's local value", "control flow depends") if name in WHOLE_PLACES else "",
     )
     for name, kept in PLACES.items()
+}
+CASES |= {
+    f"an attribute, {name}": Case(
+        looped(STEP + LEAVES.replace("SETS", given), NAMESPACE),
+        "control flow depends" if "last" in given else "",  # several at once
+    )
+    for name, given in SETS.items()
+}
+CASES |= {
+    f"an attribute, read by {name}": Case(
+        looped(STEP + LEAVES.replace("SETS", SETS["plainly"]).replace("it.bad >", f"{read} >"), NAMESPACE)
+    )
+    for name, read in READS.items()
 }
 
 # What the program above imports.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.source import Project, SourceFile, Unreadable, decode, load, read, span_of
+from dp2ddp.source import Project, SourceFile, Unreadable, decode, load, parse, read, span_of
 
 
 @pytest.fixture(autouse=True)
@@ -494,6 +494,35 @@ def test_unreadable_files_are_found_by_who_imports_them() -> None:
     project = read(["train.py", "other.py"])
     assert [it.path.name for it in project.unreadable_from(Path.cwd() / "train.py")] == ["broken.py"]
     assert not project.unreadable_from(Path.cwd() / "other.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ('vars(it)["name"] = value', "it.name = value"),
+        ('print(it.part.__dict__["name"])', "print(it.part.name)"),
+        ('vars(it)["name"] += 1', "it.name += 1"),
+        ('del vars(it)["name"]', "del it.name"),
+        ('vars(it)["rest"].append(value)', "it.rest.append(value)"),
+        ('setattr(it, "name", value)', "it.name = value"),
+        ('object.__setattr__(it, "name", value)', "it.name = value"),
+        ('it.__setattr__("name", value)', "it.name = value"),
+        ('it.__dict__.__setitem__("name", value)', "it.name = value"),
+        ("vars(it).update(name=value)", "it.name = value"),
+        ('it.__dict__.update({"name": value}, other=1)', "(it.other, it.name) = (1, value)"),
+        ("setattr(it, name, value)", ""),
+        ('vars(it)["two words"] = value', ""),
+        ("vars(it).update(more)", ""),
+        ("vars(it).update(name=value, **more)", ""),
+        ('table["name"] = value', ""),
+        ('vars = load\nvars(it)["name"] = value', ""),
+        ('def setattr(it, name, value): pass\nsetattr(it, "name", value)', ""),
+    ],
+)
+def test_attributes_that_are_named_by_texts_come_as_attributes(text: str, same: str) -> None:
+    tree = parse(text)
+    assert ast.unparse(tree) == ast.unparse(ast.parse(same or text))
+    assert all(it.end_col_offset is not None for it in ast.walk(tree) if isinstance(it, ast.expr | ast.stmt))
 
 
 def test_a_project_with_other_texts_is_parsed_anew() -> None:
