@@ -237,6 +237,10 @@ SETS = {
     "setitem": f'vars(it).__setitem__("bad", {MEDIAN})',
     "added": f'vars(it)["bad"] += {MEDIAN}',
 }
+SETS_BY_NAME = {
+    "a name for vars": f'fields = vars(it)\n        fields["bad"] = {MEDIAN}',
+    "a name in a loop": f'for key in ("bad",):\n            setattr(it, key, {MEDIAN})',
+}
 READS = {"vars": 'vars(it)["bad"]', "__dict__": 'it.__dict__["bad"]'}
 NAMESPACE = "from types import SimpleNamespace\n\nstep, it = 0, SimpleNamespace(bad=0.0, last=0)\n"
 LEAVES = """\
@@ -632,6 +636,18 @@ CASES |= {
         "control flow depends" if "last" in given else "",  # several at once
     )
     for name, given in SETS.items()
+}
+CASES |= {
+    f"an attribute, {name}": Case(
+        looped(STEP + LEAVES.replace("SETS", given), NAMESPACE), "control flow depends on `it`"
+    )
+    for name, given in SETS_BY_NAME.items()
+}
+CASES |= {
+    f"an attribute, {name}, shown": Case(
+        looped(STEP + f"        {given}\n        print('%.9f' % it.bad)\n", NAMESPACE), "rank 0's local value"
+    )
+    for name, given in SETS_BY_NAME.items()
 }
 CASES |= {
     f"an attribute, read by {name}": Case(

@@ -32,7 +32,7 @@ from dp2ddp.analyse.program.members import Members
 from dp2ddp.analyse.program.names import Lookup
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
-from dp2ddp.analyse.program.sources import Source, source
+from dp2ddp.analyse.program.sources import Source, namespace, source
 from dp2ddp.analyse.program.special import Nothing, Special
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.source import Project, SourceFile
@@ -137,3 +137,12 @@ class Program:
     def source(self, definition: ast.AST) -> Source:
         """What a definition takes its value from."""
         return source(definition, self.parent)
+
+    def namespaces(self, node: ast.expr) -> list[ast.expr]:
+        """The objects whose attributes an expression holds by their names: ``vars(it)``, or what has got that."""
+        if isinstance(node, ast.Name):
+            made = [it for it in self.definitions(node) if self.scope_of.get(id(it)) is self.scope(node)]
+            found = [namespace(it.plain) for it in map(self.source, made) if it.plain is not None]
+        else:
+            found = [namespace(node)]
+        return [it for it in found if it is not None]

@@ -182,6 +182,8 @@ class Statements:
         if not how or any(map(self._is_part_of_training, self.program.values(held))):
             return
         how |= SURELY
+        for owner in self.program.namespaces(held):
+            self._change(owner, how, frame, found)  # under a name that is made as the program runs
         match held:
             case ast.Subscript(value=holder, slice=index):
                 self._change(holder, how, frame, found, key_of(index))
@@ -257,7 +259,7 @@ class Statements:
         how = any_of(self.expressions.how(it, frame, found) for it in handed(node)) & ~SIZED
         how |= CHOSEN if chosen else 0
         if "builtins.setattr" in call.names and len(node.args) == 3:
-            self._set(node, how, frame)
+            self._set(node, how, frame, found)
         elif isinstance(node.func, ast.Attribute) and not is_outside_name(
             self.program.values(node.func.value)
         ):
@@ -267,11 +269,14 @@ class Statements:
         ):
             self._change(node.args[0], how, frame, found)
 
-    def _set(self, node: ast.Call, how: int, frame: Frame) -> None:
-        """``setattr(object, name, value)``."""
-        name = node.args[1]
-        for owner in self.store.owners(node.args[0], frame) or (None,):
-            if how and isinstance(name, ast.Constant):
+    def _set(self, node: ast.Call, how: int, frame: Frame, found: Found) -> None:
+        """``setattr(object, name, value)``; with a name that is not written out, it may be any."""
+        held, name = node.args[:2]
+        if not isinstance(name, ast.Constant):
+            self._change(held, how, frame, found)
+            return
+        for owner in self.store.owners(held, frame) or (None,):
+            if how:
                 self.store.grow(self.store.fields[str(name.value)], owner, how | SURELY, str(name.value))
 
     def _return(self, value: ast.expr, frame: Frame, found: Found) -> None:
