@@ -336,6 +336,63 @@ for epoch in range(2):
         x, y = prefetcher.next()
     print(epoch, total)
 """,
+    "meters beside a prefetcher": """
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
+
+
+class Prefetcher:
+    def __init__(self, source):
+        self.source = iter(source)
+        self.preload()
+
+    def preload(self):
+        try:
+            self.x, self.y = next(self.source)
+        except StopIteration:
+            self.x = None
+            self.y = None
+            return
+        self.x = self.x.float()
+
+    def next(self):
+        x = self.x
+        y = self.y
+        self.preload()
+        return x, y
+
+
+class Meter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+def train(epoch):
+    losses, right, step = Meter(), Meter(), 0
+    prefetcher = Prefetcher(loader)
+    x, y = prefetcher.next()
+    while x is not None:
+        out = net(x)
+        loss = criterion(out, y)
+        accuracy = (out.argmax(1) == y).float().mean() * 100
+        losses.update(loss.item(), x.size(0))
+        right.update(accuracy.item(), x.size(0))
+        STEP
+        if step % 2 == 0:
+            print("{0} {loss.val:.4f} {loss.avg:.4f} {right.avg:.2f}".format(epoch, loss=losses, right=right))
+        step += 1
+        x, y = prefetcher.next()
+    return right.avg, losses.avg
+
+
+for epoch in range(2):
+    print(*train(epoch))
+""",
     "a class round a loader": """
 class Pairs(torch.utils.data.Dataset):
     def __len__(self):
@@ -455,6 +512,22 @@ while at < len(X):
     size = y.size(0)
     at = at + size
     print(at, loss.item())
+""",
+    "what is measured only if something is there": """
+total, seen = 0.0, 0
+for x, y in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=8, shuffle=True):
+    picked = None
+    if (y == 0).sum() > 2:
+        picked = x
+    chosen = x if y[0] > 0 else None
+    loss = criterion(net(x), y)
+    STEP
+    if picked is not None:
+        total += loss.item() * len(picked)
+        seen += x.size(0)
+    if chosen is not None:
+        print(loss.item())
+print(total, seen)
 """,
     "incomplete batches are left out": """
 def batches(size):

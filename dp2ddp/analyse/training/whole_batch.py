@@ -271,8 +271,8 @@ class WholeBatch(Gathering):
                 self.combine("sum", part)
 
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
-        # a number is one on every rank, or none yet
-        there = NUMBERS if self.context.asks_identity(test) else PLAIN
+        # a number, or a batch, is one on every rank, or none yet
+        there = (*NUMBERS, *DEALT) if self.context.asks_identity(test) else PLAIN
         return all(
             self._is_number_of_all(part) or self.value(part, frame) in (*there, Kind.WHOLE)
             for part in self.compared_in(test, frame)
