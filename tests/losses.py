@@ -282,6 +282,13 @@ MEANS = {
     "rows of a table of classes": program(
         (LOSS, "loss = -(F.one_hot(targets.cuda(), 2).float() * F.log_softmax(outputs, 1)).sum(1).mean()")
     ),
+    "rows of a table, looked up as arrays": program(
+        (
+            LOSS,
+            "table = torch.eye(2)[targets.cpu().data.numpy(),].cuda()\n"
+            "        loss = -(table * F.log_softmax(outputs, 1)).sum(1).mean()",
+        )
+    ),
     "a layer for a function": program((LOSS, "loss = F.cross_entropy(nn.SiLU()(outputs), targets.cuda())")),
     "a number of each row by its place": program(
         (LOSS, "loss = -F.log_softmax(outputs, 1)[torch.arange(len(targets)), targets.cuda()].mean()")
@@ -547,6 +554,12 @@ OTHERS = {
     ),
     "a row for each sample on the diagonal": program(
         (LOSS, "loss = (torch.eye(len(outputs), device=outputs.device) * outputs.sum(1)).mean()")
+    ),
+    "what a mask selects of a table": program(
+        (LOSS, "loss = outputs.mean() + (torch.arange(16.0).cuda()[outputs[:, 0] > 0] * outputs.mean()).mean()")
+    ),
+    "places in a table beside those of the labels": program(
+        (LOSS, "loss = (outputs * torch.rand(2, 16).cuda()[outputs.argmax(1), torch.arange(16).cuda()][:, None]).mean()")
     ),
     "a softmax over the samples": program((LOSS, "loss = nn.Softmax(dim=0)(outputs).pow(2).mean()")),
     "a constant for each sample": program(

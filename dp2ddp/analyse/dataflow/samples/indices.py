@@ -65,7 +65,7 @@ def subscript(samples: Samples, node: ast.Subscript, frame: Frame) -> Value:
             return Unclear(node, _by_place(node), refuted=True)
         bounds = [it for it in (index.lower, index.upper) if it] if isinstance(index, ast.Slice) else []
         return Kind.PICKED if picks else kinds.blame([at, *samples.values(bounds, frame)], node)
-    if value in PLAIN and at in DEALT:
+    if value in PLAIN and _looks_up(samples, index, frame):
         return Kind.ROWS
     by = kinds.tensor(at, index)
     if value in PLAIN and by is Kind.UNKNOWN:
@@ -86,6 +86,16 @@ def _is_of_each(samples: Samples, index: ast.expr, frame: Frame) -> bool:
         [kinds.tensor(it, index) for it in samples.values(parts, frame)] if parts else [Kind.UNKNOWN]
     )
     return first is Kind.NUMBERED and all(it in (*PLAIN, Kind.ROWS, Kind.BATCH) for it in rest)
+
+
+def _looks_up(samples: Samples, index: ast.expr, frame: Frame) -> bool:
+    """Whether a row of a table is taken for each sample: ``torch.eye(n)[labels]``, ``table[labels, 0]``.
+
+    A mask is no label: the table it fits has as many rows as the batch.
+    """
+    first, *rest = index.elts if isinstance(index, ast.Tuple) and index.elts else [index]
+    by_sample = samples.value(first, frame) in DEALT and not _is_mask(samples.context, first)
+    return by_sample and all(isinstance(it, ast.Constant) or keeps_all(samples, it) for it in rest)
 
 
 def _is_by_place(samples: Samples, index: ast.expr, frame: Frame) -> bool:
