@@ -94,6 +94,42 @@ found = []
     found.append(by_class(outputs.detach(), targets).mean().item())
 print(f"{sum(found) / len(found):.6f}")
 """,
+    "metrics of a dict, each by its name": """\
+import numpy as np
+
+
+def right(outputs, targets):
+    return np.sum(np.argmax(outputs, axis=1) == targets) / float(targets.size)
+
+
+def spread(outputs, targets):
+    return float(np.std(outputs[targets > 0]))
+
+
+metrics, kept = {"right": right, "spread": spread}, []
+"""
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    if i % 2 == 0:
+        outputs, targets = outputs.detach().cpu().numpy(), targets.cpu().numpy()
+        found = {name: metrics[name](outputs, targets) for name in metrics}
+        found["loss"] = loss.item()
+        kept.append(found)
+means = {name: np.mean([it[name] for it in kept]) for name in kept[0]}
+print(" ; ".join("{}: {:.5f}".format(name, value) for name, value in means.items()))
+""",
+    "losses of a dict, one by one": "for epoch in range(2):\n"
+    + LOOP
+    + STEP
+    + """\
+        losses = {"loss": loss, "size": outputs.detach().pow(2).mean()}
+        rounded = [(round(it.item(), 5), round(2 * it.item(), 5)) for it in losses.values()]
+        print({name: "%.5f" % it.item() for name, it in losses.items()}, rounded)
+        print(" ".join("%s %.5f" % (name, it) for name, it in losses.items()))
+        print(" ".join(f"{name}: {it.item():.5f}" for name, it in losses.items()))
+        print(" ".join(f"{name} {it:.5f}" for name, it in zip(["loss", "size"], [loss, losses["size"]])))
+""",
     "sums for what comes after the loop": """\
 for epoch in range(2):
     running = 0.0
@@ -1050,6 +1086,25 @@ NAMED = {
     mask = targets > 2
     if mask.sum().item() > 0:
         correct = outputs[mask].max().item() / mask.sum().item()
+""",
+    "a text and a number beside losses": """\
+    found = {"loss": loss, "by": "hand", "step": 3}
+    for name, value in found.items():
+        print(name, value)
+""",
+    "a text and a number beside losses, in a comprehension": """\
+    found = [loss.detach(), "by hand", 3]
+    correct = [str(value) for _, value in enumerate(found)]
+""",
+    "metrics that a part may leave out": """\
+    metrics = {"right": lambda: (outputs.argmax(1) == targets).float().max().item()}
+    correct = {name: metrics[name]() for name in metrics if (targets > 2).any()}
+""",
+    "numbers that something takes later": """\
+    correct = [it.item() for it in (loss, loss * 2)]
+    later = (it.item() for it in [loss, loss])
+    if (targets > 2).any():
+        correct = next(later)
 """,
     "rows that are not followed beside others": """\
     guesses = [outputs][0 if inputs is None else -1].detach().cpu().numpy()

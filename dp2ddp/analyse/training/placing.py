@@ -89,6 +89,9 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
     program = context.program
     simple = ast.Name | ast.Attribute | ast.Call | ast.Constant | ast.expr_context
     made = [it for name in ast.walk(node) if isinstance(name, ast.Name) for it in program.definitions(name)]
+    around = (outer for it in made for outer in program.ancestors(it) if not isinstance(it, ast.arg))
+    if any(isinstance(it, ast.comprehension) for it in around):
+        return False
     return all(isinstance(it, simple) for it in ast.walk(node)) and (
         guard is None
         or not any(

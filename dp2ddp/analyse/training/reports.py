@@ -19,7 +19,7 @@ from dp2ddp.analyse.api.purity import KEEPS_NOTHING
 from dp2ddp.analyse.api.tensors import PLACES_OF, TO_HOST
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.sources import How, Source
@@ -167,7 +167,9 @@ class _Finder:
         for statement in kept.candidates(self.context, self.values, nodes, reports):
             found = kept.rows(self.context, self.values, statement)
             if any(
-                self.values.of(it.node) in AVERAGED and not self.tensors.is_tensor(it.node) for it in found
+                self.values.of(it.node) in AVERAGED
+                and (not self.tensors.is_tensor(it.node) or self.values.is_mixed(it.node))
+                for it in found
             ):
                 continue
             combined, whole = dict(self.values.combined), set(self.values.whole)
@@ -248,8 +250,14 @@ class _Finder:
                         method == "update"
                         or self.values.peeled(given) is not given
                         or not self.tensors.is_tensor(given)
+                        or self._holds_unclear(given)
                     ):
                         yield given
+
+    def _holds_unclear(self, node: ast.expr) -> bool:
+        """Whether a collection holds what is not followed: nothing of that is trained with in parts."""
+        value = self.values.of(node)
+        return isinstance(value, Held | Every) and isinstance(kinds.tensor(value, node), Unclear)
 
     def _is_fed(self, node: ast.AST) -> bool:
         """Whether an object that is not torch's may keep what it is given here: ``scaler.partial_fit(x)``."""
@@ -349,7 +357,9 @@ class _Finder:
                 yield node.value
             case ast.FormattedValue() | ast.Starred():
                 yield node.value
-            case ast.Attribute() | ast.Lambda() | ast.ListComp() | ast.GeneratorExp() | ast.DictComp():
+            case ast.DictComp(value=made) | ast.ListComp(elt=made) | ast.GeneratorExp(elt=made):
+                yield made
+            case ast.Attribute() | ast.Lambda():
                 return
             case _:
                 yield from (it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))

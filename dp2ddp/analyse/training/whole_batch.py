@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.api.iteration import RANGES
+from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
 from dp2ddp.analyse.context import COMPREHENSIONS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
-from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
@@ -214,6 +214,8 @@ class WholeBatch(Gathering):
                 self._settle(around.test)
             inside = around
         average = average_of(self.of(node)) if kind == "mean" else ""
+        if kind == "mean" and self.is_mixed(node):
+            return
         if kind == "rows" and self.is_written_from(node, self.program.statement(node)):
             return
         if not self.meets(node) and not self._meets_as_whole(node):
@@ -223,6 +225,31 @@ class WholeBatch(Gathering):
         self.combined[id(node)] = Combined(kind, node, average=average, inner=inner)
         self.whole.add(id(node))
         self._known.clear()
+
+    def is_mixed(self, node: ast.expr) -> bool:
+        """Whether a name gets something else in some rounds: ``for name, it in {"loss": loss, "by": "us"}.items()``."""
+        sources = [self.program.source(it) for it in self.program.definitions(node)]
+        found = [self._entries(it.value, it.place) for it in sources if it.how is How.ELEMENT]
+        return any(entry in PLAIN for entries in found for entry in entries)
+
+    def _entries(self, source: ast.expr | None, place: tuple[int | None, ...]) -> list[Value]:
+        """What a loop gets at a place of its elements, round by round, where all are known by their names."""
+        first, rest = (place[0], place[1:]) if place else (None, ())
+        names = names_of(self.program, source) if isinstance(source, ast.Call) else set()
+        match source:
+            case ast.Call(args=[inner, *_]) if "builtins.enumerate" in names:
+                return self._entries(inner, rest) if first == 1 else []
+            case ast.Call(args=given) if names == {"builtins.zip"}:
+                return self._entries(given[first], rest) if first is not None and first < len(given) else []
+            case ast.Call(args=[inner, *_]) if names and names <= HANDS_OUT:
+                return self._entries(inner, place)
+            case ast.Call(func=ast.Attribute(value=held, attr="items"), args=[]):
+                return self._entries(held, rest) if first == 1 else []
+        held = self.of(source) if source is not None else Kind.UNKNOWN
+        found = [entry for _, entry in held.entries] if isinstance(held, Held) else []
+        for index in place:
+            found = [kinds.entry(it, index, source) for it in found]  # type: ignore[arg-type]
+        return found
 
     def _mean_of(self, node: ast.expr) -> ast.expr | None:
         """What of the batch a mean is of: ``outputs.abs().mean()``."""
@@ -294,7 +321,9 @@ class WholeBatch(Gathering):
         for around in self.program.ancestors(node):
             inside, before = around, inside
             if isinstance(around, COMPREHENSIONS):
-                if not self.program.is_inside(node, around.generators[0].iter):  # which is asked for once
+                once = self.program.is_inside(node, around.generators[0].iter)
+                made = not isinstance(before, ast.comprehension) and self._is_gone_through(around)
+                if not once and not made:
                     return True
             if id(around) in batches:
                 return False
@@ -310,6 +339,18 @@ class WholeBatch(Gathering):
                 return False
         return False
 
+    def _is_gone_through(self, node: ast.expr) -> bool:
+        """Whether a comprehension goes through what every process has as much of: ``for name in metrics``.
+
+        What a generator makes is made where something takes it, which may be one process alone.
+        """
+        if isinstance(node, ast.GeneratorExp) and not isinstance(self.program.parent(node), ast.Call):
+            return False
+        return all(
+            not part.ifs and kinds.tensor(self.drawn_in(part.iter, OPEN), part.iter) in (*NUMBERS, Kind.WHOLE)
+            for part in node.generators  # type: ignore[attr-defined]
+        )
+
     def _is_loader(self, source: ast.expr) -> bool:
         return bool(self.context.made(self.context.iterated(self.program.values(source)), LOADER))
 
@@ -320,6 +361,7 @@ class WholeBatch(Gathering):
         if isinstance(node, ast.Call):
             return bool(self.program.entered(node)) and self.of(node) is Kind.WHOLE
         plain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        plain = plain or (isinstance(node, COMPREHENSIONS) and self._is_gone_through(node))
         return plain and kinds.tensor(self.of(node), node) in (*PLAIN, Kind.WHOLE)  # type: ignore[arg-type]
 
     def is_of_last_batch(
@@ -395,7 +437,13 @@ class WholeBatch(Gathering):
         return super().drawn_in(source, frame)
 
     def compute(self, node: ast.AST, frame: Frame) -> Value:
-        return Kind.WHOLE if id(node) in self.whole else super().compute(node, frame)
+        if id(node) in self.whole:
+            return Kind.WHOLE
+        if (shown := _shown(node)) is not None:
+            found = [kinds.tensor(it, node) for it in self.values(shown, frame)]
+            if Kind.WHOLE in found and all(it in (*PLAIN, Kind.WHOLE) for it in found):
+                return Kind.WHOLE
+        return super().compute(node, frame)
 
     def call(self, node: ast.Call, frame: Frame) -> Value:
         names = names_of(self.program, node)
@@ -432,6 +480,16 @@ def names_of(program: Program, node: ast.Call) -> set[str]:
     """The names of what a call may call, outside the project."""
     call = program.call(node)
     return call.names if call is not None else set()
+
+
+def _shown(node: ast.AST) -> list[ast.expr] | None:
+    """What a text is made of: ``f"{name}: {loss}"``, ``"%s: %f" % (name, loss)``; None where it is no text."""
+    match node:
+        case ast.JoinedStr(values=parts):
+            return [it.value for it in parts if isinstance(it, ast.FormattedValue)]
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=right):
+            return [right]
+    return None
 
 
 def _only_divides(branch: ast.If) -> bool:
