@@ -235,6 +235,16 @@ STEPPED = """images = inputs.cuda() + 0.1
             images = images.detach() + 0.05 * torch.sign(slope.detach())
         outputs = model(images)"""
 
+JOINED = """import argparse
+import os
+
+args = argparse.ArgumentParser().parse_args([], argparse.Namespace(path="runs", scale=4.0))
+args.path = os.path.join(args.path, "last.pt")
+args.scale /= 2
+args.scale = args.scale / 2
+scale = torch.load(args.path)["scale"] if os.path.exists(args.path) else 0.5
+"""
+
 
 def slopes(outputs: str) -> str:
     """A program whose loss has the gradients of its model in it."""
@@ -467,6 +477,9 @@ MEANS = {
             + "\n        more = torch.zeros_like(loss) if len(data) > 3 else outputs.abs().mean()\n        loss = loss + 2 * more",
         )
     ),
+    "options that are made of themselves": program(
+        ("data = ", JOINED + "data = "), (LOSS, LOSS + " * scale * args.scale")
+    ),
     "accumulated": program(
         (LOSS, LOSS + " / 2\n        loss += 0.01 * outputs.abs().mean(dim=1).mean()"),
     ),
@@ -577,6 +590,13 @@ OTHERS = {
     "similarities by letters": program((LOSS, 'loss = torch.einsum("nc,mc->nm", outputs, outputs).mean()')),
     "a mean that is taken off in place": program(
         (LOSS, "outputs.sub_(outputs.mean(0))\n        loss = outputs.pow(2).mean()")
+    ),
+    "an option made of itself and a spread": program(
+        ("data = ", OPTIONS + "data = "),
+        (
+            LOSS,
+            LOSS + " * args.weight\n        args.weight = args.weight * (1 + outputs.detach().var().item())",
+        ),
     ),
     "a spread times an option": program(
         ("data = ", OPTIONS + "data = "), (LOSS, "loss = outputs.var()\n        loss *= args.weight")

@@ -110,6 +110,13 @@ def names_options(program: Program, node: ast.AST) -> bool:
     return bool(names) and all(name.startswith(OPTIONS) for name in names)
 
 
+def may_be_option(program: Program, node: ast.AST) -> bool:
+    """Whether an option of the program is among what an expression may be."""
+    return any(
+        full_name(value).startswith(OPTIONS) for value in program.values(node) if not isinstance(value, Const)
+    )
+
+
 def is_option(program: Program, node: ast.AST) -> bool:
     """An option of the program."""
     return names_options(program, node) and is_followed(program, node)

@@ -10,7 +10,7 @@ from dp2ddp.analyse.api.layers import SCALES_LOSS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.tensors import DESCRIBES
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.definitions import is_literal, is_option, is_outside
+from dp2ddp.analyse.dataflow.definitions import is_literal, is_option, is_outside, may_be_option
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.conditions import guarded, reaching_in, repeated
@@ -32,8 +32,10 @@ def of_name(samples: Samples, node: ast.Name | ast.Attribute, frame: Frame) -> V
         return Kind.SAME
     definitions = reaching_in(samples.context, node, frame)
     if definitions:
-        found = kinds.join([_defined(samples, it, node, frame) for it in definitions], node)
-        return with_changes(samples, node, definitions, found, frame)
+        values = [_defined(samples, it, node, frame) for it in definitions]
+        if isinstance(node, ast.Attribute) and may_be_option(samples.program, node):
+            values.append(Kind.SAME)  # what it begins with: `args.path = os.path.join(args.path, name)`
+        return with_changes(samples, node, definitions, kinds.join(values, node), frame)
     return Kind.SAME if is_outside(samples.program, node) or is_literal(samples.program, node) else None
 
 
@@ -103,7 +105,10 @@ def before(samples: Samples, statement: ast.AugAssign, frame: Frame) -> Value:
     definitions = reaching_in(samples.context, target, frame)
     if not definitions:
         return Unclear(target)
-    return kinds.join([_defined(samples, definition, target, frame) for definition in definitions], target)
+    values = [_defined(samples, definition, target, frame) for definition in definitions]
+    if isinstance(target, ast.Attribute) and may_be_option(samples.program, target):
+        values.append(Kind.SAME)
+    return kinds.join(values, target)
 
 
 def _opened(samples: Samples, statement: ast.With, definition: ast.AST, frame: Frame) -> Value:

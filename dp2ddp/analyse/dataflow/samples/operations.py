@@ -75,8 +75,11 @@ def applied(
     if name == "where" and len(given) == 1:
         places = Held(((0, Kind.PLACES), (1, Unclear(node))))
         return places if value in BY_SAMPLE else Unclear(node)
-    if value in PLAIN and is_plain and does is not Does.HANDS_ON:
-        return Kind.SAME
+    if value in PLAIN and does is not Does.HANDS_ON:
+        if is_plain:
+            return Kind.SAME
+        if all(kinds.tensor(it, node) in (*PLAIN, Kind.UNKNOWN) for it in rest):
+            return Kind.UNKNOWN  # `args.path = os.path.join(args.path, name)`
     if row is None or (
         is_method and value in PLAIN and not is_plain and _is_foreign(samples.program, given[0])
     ):
