@@ -730,6 +730,57 @@ class Rounds(nn.Module):
 
 model = Rounds().cuda()
 """
+GROWING = """\
+class Growing:
+    def __init__(self):
+        FIRST
+
+    def __call__(self, output, target):
+        loss = F.cross_entropy(output, target) * self.scale
+        self.scale = self.scale * output.detach().max()
+        return loss
+
+
+"""
+LEAVING = """\
+class Leaving(nn.Module):
+    def forward(self, features, labels):
+        output = features
+        self.left = LEFT
+        return torch.cdist(features, features + 1).mean()
+
+
+criterion = Leaving()
+"""
+MULTIBOX = """\
+class Focal(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rates = torch.zeros(2)
+        self.rates[0] += rate
+        self.rates[1:] += 1 - rate
+
+    def forward(self, logits, labels):
+        self.rates = self.rates.to(logits.device)
+        return (self.rates.gather(0, labels) * F.cross_entropy(logits, labels, reduction="none")).sum()
+
+
+class Boxes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.focal, self.near = Focal(0.25), nn.SmoothL1Loss(reduction="sum")
+
+    def forward(self, logits, labels):
+        with torch.no_grad():
+            errors = -F.log_softmax(logits, dim=1)[:, 0]
+            hard = errors > errors.median()
+        found = labels > 0
+        near = self.near(logits[found, :].view(-1, 2), labels[found].float().view(-1, 1).expand(-1, 2))
+        count = found.sum().clamp(min=1)
+        return near / count, self.focal(logits[hard | found], labels[hard | found]) / (3 * count)
+
+
+"""
 SELECTED = "        kept = targets.cuda() > 0\n        count = targets.cuda()[kept].size()[0]\n        if count > 0:\n"
 GATHERED = {
     "selected elements, where there are some": program(
@@ -819,6 +870,34 @@ GATHERED = {
     "a partial function": program(
         (CRITERION, "import functools\n\n" + CONTRAST + "criterion = functools.partial(criterion)"),
     ),
+    "what an earlier batch left": program(
+        ("loader = ", GROWING.replace("FIRST", "self.scale = 1.0") + "loader = "),
+        (CRITERION, "criterion = Growing()"),
+    ),
+    "what an earlier batch left, if one was": program(
+        (
+            "loader = ",
+            GROWING.replace(
+                "        loss =",
+                "        if self.scale is None:\n            self.scale = 1.0\n        loss =",
+            ).replace("FIRST", "self.scale = None")
+            + "loader = ",
+        ),
+        (CRITERION, "criterion = Growing()"),
+    ),
+    "two losses over what was found": program(
+        ("loader = ", MULTIBOX + "loader = "),
+        (CRITERION, "criterion = Boxes()"),
+        (
+            LOSS,
+            "near, right = criterion(outputs, targets.cuda())\n"
+            "        near = near.mean()\n        loss = near + right.unsqueeze(0).sum()",
+        ),
+    ),
+    "a mean that is left for others": program(
+        (CRITERION, LEAVING.replace("LEFT", "output.mean()")),
+        (LOSS, LOSS + "\n        print(criterion.left.item())"),
+    ),
     "a loss with a number beside": program(
         (
             "loader = ",
@@ -830,18 +909,6 @@ GATHERED = {
 }
 
 # Those that can't be: of a batch that is no batch of rows, in places that not every process comes to.
-GROWING = """\
-class Growing:
-    def __init__(self):
-        FIRST
-
-    def __call__(self, output, target):
-        loss = F.cross_entropy(output, target) * self.scale
-        self.scale = self.scale * output.detach().max()
-        return loss
-
-
-"""
 UNGATHERED = {
     "rows in another order": program(
         (CRITERION, CONTRAST),
@@ -884,20 +951,22 @@ UNGATHERED = {
         (FORWARD, "outputs = model(inputs.cuda(), targets.cuda())"),
         (LOSS, "loss = model.module.criterion(*outputs)"),
     ),
-    "what an earlier part left": program(
+    "what an earlier part left, beside another call": program(
         ("loader = ", GROWING.replace("FIRST", "self.scale = 1.0") + "loader = "),
-        (CRITERION, "criterion = Growing()"),
-    ),
-    "what an earlier part left, if one was": program(
+        (CRITERION, "criterion = Growing()\nother = DataLoader(data, batch_size=16)"),
         (
-            "loader = ",
-            GROWING.replace(
-                "        loss =",
-                "        if self.scale is None:\n            self.scale = 1.0\n        loss =",
-            ).replace("FIRST", "self.scale = None")
-            + "loader = ",
+            "        optimizer.step()\n",
+            "        optimizer.step()\n    for inputs, targets in other:\n"
+            "        print(criterion(model(inputs.cuda()), targets.cuda()).item())\n",
         ),
-        (CRITERION, "criterion = Growing()"),
+    ),
+    "rows that are left for others": program(
+        (CRITERION, LEAVING.replace("LEFT", "output * 2")),
+        (LOSS, LOSS + " + (criterion.left * outputs).mean()"),
+    ),
+    "a sum that is left for others": program(
+        (CRITERION, LEAVING.replace("LEFT", "output.sum()")),
+        (LOSS, LOSS + " + criterion.left * outputs.mean()"),
     ),
     "what knows the part": program(
         (

@@ -257,7 +257,7 @@ def mean(value: Value, place: ast.AST) -> Value:
         return Kind.EITHER
     if value in (*BY_SAMPLE, *COLUMNS):
         return Kind.MEAN
-    fine = value in (*PLAIN, *AVERAGED, Kind.UNKNOWN) or isinstance(value, Unclear)
+    fine = value in (*PLAIN, *AVERAGED, Kind.WHOLE, Kind.UNKNOWN) or isinstance(value, Unclear)
     return value if fine else Unclear(place)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from functools import cached_property
 
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.tensors import OF_LISTS
@@ -17,7 +18,7 @@ from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.definitions import right_sides
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.functions import call_in
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
@@ -124,21 +125,59 @@ class Gathering(Forwards):
                     if inner is None or alike.works(self.context, node):
                         return False
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    if ast.unparse(node.value) in scope.params[:1] and self._is_of_the_batch(node, entered):
+                    own = ast.unparse(node.value) in scope.params[:1]
+                    if own and self._is_of_the_batch(node, call, entered):
                         return False
+                elif isinstance(node, ast.Attribute) and self._is_read_outside(node, entered):
+                    return False
                 elif isinstance(node, ast.Global | ast.Nonlocal):
                     return False
         return True
 
-    def _is_of_the_batch(self, node: ast.Attribute, entered: Set[int]) -> bool:
+    def _is_of_the_batch(self, node: ast.Attribute, call: Call, entered: Set[int]) -> bool:
         """Whether an attribute of an object may be given something of a part of the batch, in the loop over batches.
 
-        ``entered``: the functions that run with all ranks' rows.
+        ``entered``: the functions that run with all ranks' rows when ``call`` does. What these leave there is alike on
+        all ranks, if nothing else runs them.
         """
         if kept_of_samples(self, node, entered) is not None:
             return True
-        inside = any(id(it) in loop.runs for it in self.program.definitions(node) for loop in self._loops)
+        made = [it for it in self.program.definitions(node) if not self._is_run_by(it, call.node)]
+        inside = any(id(it) in loop.runs for it in made for loop in self._loops)
         return inside and kinds.tensor(self.value(node, OPEN), node) not in PLAIN
+
+    def _is_run_by(self, place: ast.AST, call: ast.Call) -> bool:
+        """Whether nothing but a call runs the function that a place stands in."""
+        waiting, seen = [place], set[int]()
+        while waiting:
+            index = self.program.scope(waiting.pop()).index
+            callers = self.context.callers.get(index, [])
+            if index not in seen and not callers:
+                return False
+            waiting += (it for it in callers if it is not call and index not in seen)
+            seen.add(index)
+        return True
+
+    def _is_read_outside(self, node: ast.Attribute, entered: Set[int]) -> bool:
+        """Whether others read rows, or sums, that a function leaves in an attribute: to them they are a part's."""
+        others = self._read.get(node.attr, []) if isinstance(node.ctx, ast.Store) else []
+        others = [it for it in others if self.program.scope(it).index not in entered]
+        fine = (*PLAIN, *AVERAGED, Kind.WHOLE, Kind.UNKNOWN)
+        if not others or kinds.tensor(self.value(node, OPEN), node) in fine:
+            return False
+        owners = self.program.values(node.value)
+        return any(owners & self.program.values(it.value) for it in others)
+
+    @cached_property
+    def _read(self) -> dict[str, list[ast.Attribute]]:
+        """Where attributes are read that may have been set before, by their names."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                if getattr(self.program.scope(node).node, "name", "") == "__init__":
+                    continue
+                found.setdefault(node.attr, []).append(node)
+        return found
 
     def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
         """The rows that a call is given; none where it is given something else that differs between parts."""
