@@ -621,8 +621,15 @@ OTHERS = {
     ),
     "the first samples": program((LOSS, "loss = (outputs[:4] ** 2).mean()")),
     "a mean over the samples in a column": program((LOSS, "loss = outputs.t().softmax(dim=1).pow(2).mean()")),
-    "a loss by what the batch has": program(
-        (LOSS, LOSS + "\n        if outputs.mean() > 0:\n            loss = loss * 2")
+    "a loss by the greatest of the batch": program(
+        (LOSS, LOSS + "\n        if outputs.max() > 0:\n            loss = loss * 2")
+    ),
+    "a loss by what the batch has, or by chance": program(
+        ("import torch\n", "import random\nimport torch\n"),
+        (
+            LOSS,
+            LOSS + "\n        if random.random() > 0.5 or outputs.mean() > 0:\n            loss = loss * 2",
+        ),
     ),
     "a sum of the replicas' own": own(UNEVEN, "loss", "loss = loss.sum()"),
     "a sum of the replicas' own, where there are several": own(
@@ -684,6 +691,22 @@ COMBINED = {
             "loss = 1.0\n        for scale in (1, 2):\n            loss = loss * (outputs * scale).pow(2).mean()",
         )
     ),
+    "a loss by what the batch has": program(
+        (LOSS, LOSS + "\n        if outputs.mean() > 0:\n            loss = loss * 2")
+    ),
+    "a loss that is set where it is not finite, or great": program(
+        (
+            LOSS,
+            "first = criterion(outputs, targets.cuda())\n"
+            "        if torch.isnan(first).any() or (epoch > 0 and first > 0.6):\n"
+            "            first = torch.FloatTensor([0.3]).cuda()[0]\n"
+            "        loss = first + outputs.pow(2).mean()",
+        )
+    ),
+    "a loss that shrinks until it is small": program(
+        (LOSS, LOSS + "\n        while not loss.item() < 0.5:\n            loss = loss * 0.9")
+    ),
+    "a factor by the loss": program((LOSS, LOSS + "\n        loss = (1 if loss < 0.7 else 0.5) * loss")),
     "only where the batch has some": program(
         (CRITERION, CONTRAST),
         (

@@ -226,6 +226,13 @@ class Combining(Gathering):
                 return
             inside = around
 
+    def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
+        """The same, where means are combined for the condition, too."""
+        if isinstance(test, ast.BoolOp):
+            return all(self._is_settled(it, frame) for it in test.values)
+        asked = self.compared_in(test, frame)
+        return super()._is_settled(test, frame) or all(id(it) in self.combined for it in asked)
+
     def _is_round_alike(self, source: ast.expr, frame: Frame) -> bool:
         drawn = kinds.tensor(self.drawn_in(source, frame), source)
         return (drawn is not Kind.EACH and not isinstance(drawn, Unclear)) or self._is_written_out(source)
@@ -251,13 +258,19 @@ class Combining(Gathering):
         return super().under(left, value, frame)
 
     def _asks_all(self, test: ast.expr, frame: Frame) -> bool:
-        """Have a condition ask for sums over the whole batch; whether it may."""
+        """Have a condition ask for sums and means over the whole batch; whether it may."""
+        if isinstance(test, ast.BoolOp):
+            return all(not self.is_data(it, frame) or self._asks_all(it, frame) for it in test.values)
         parts = [it for it in compared(test) if self.value(it, frame) not in (*PLAIN, Kind.WHOLE)]
-        if any(self.value(it, frame) not in ADDITIVE for it in parts) or self.is_drawn(test):
+        if any(self.value(it, frame) not in COMBINED for it in parts) or self.is_drawn(test):
             return False
         if not self._may_be_combined(parts, test, frame):
             return False
-        self.asked |= {id(it): it for it in parts} | {id(it): it for it in self._asked(test)}
+        sums = [it for it in parts if self.value(it, frame) in ADDITIVE]
+        self.asked |= {id(it): it for it in sums} | {id(it): it for it in self._asked(test)}
+        for it in parts:
+            if it not in sums:
+                self._combine(it, Kind.MEAN)
         return True
 
 

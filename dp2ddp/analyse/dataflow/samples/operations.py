@@ -80,8 +80,9 @@ def applied(
             return Kind.SAME
         if all(kinds.tensor(it, node) in (*PLAIN, Kind.UNKNOWN) for it in rest):
             return Kind.UNKNOWN  # `args.path = os.path.join(args.path, name)`
-    if value is Kind.WHOLE and is_plain and row is not None and row.shapes:
-        return value
+    if value is Kind.WHOLE and row is not None and not row.random:
+        if all(kinds.tensor(it, node) in (*PLAIN, Kind.WHOLE) for it in rest):
+            return value  # whatever mixes them
     if row is None or (
         is_method and value in PLAIN and not is_plain and _is_foreign(samples.program, given[0])
     ):
