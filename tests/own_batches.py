@@ -475,6 +475,90 @@ for step in range(6):
     STEP
     print(step, loss.item())
 """,
+    "parts of an order": """
+order = np.arange(50)
+for epoch in range(2):
+    np.random.shuffle(order)
+    total = 0.0
+    for i, picked in enumerate(np.array_split(order, 6)):  # of nine, and of eight
+        loss = criterion(net(X[picked]), Y[picked])
+        STEP
+        total += loss.item() * len(picked)
+    print(i, total / len(X))
+    for picked in torch.randperm(len(X)).split(16):  # the last one is of two
+        x, y = X[picked], Y[picked]
+        loss = criterion(net(x), y)
+        STEP
+        print(loss.item())
+""",
+    "parts that a method cuts": """
+class Data:
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets, self.length = inputs, targets, len(inputs)
+
+    def parts(self, size):
+        order = np.arange(self.length)
+        np.random.shuffle(order)
+        self.inputs, self.targets = self.inputs[order], self.targets[order]
+        count = -(-self.length // size)
+        found = np.split(np.arange(count * size), count)
+        found[-1] = found[-1][: self.length - size * (count - 1)]
+        return found
+
+    def take(self, picked):
+        return self.inputs[picked], self.targets[picked]
+
+
+data = Data(X.numpy(), Y.numpy())
+for epoch in range(2):
+    total, parts = 0.0, data.parts(8)
+    for picked, j in zip(parts, np.arange(len(parts))):
+        x, y = data.take(picked)
+        x, y = torch.Tensor(x), torch.Tensor(y).long()
+        loss = criterion(net(x), y)
+        STEP
+        total += loss.item()
+        if j % 3 == 0:
+            print(j, loss.item())
+    print(total)
+""",
+    "an object that keeps an order": """
+class Data:
+    def __init__(self):
+        self.at, self.order = 0, np.random.permutation(50)
+
+    def following(self, size):
+        if self.at + size > 50:
+            self.at, self.order = 0, np.random.permutation(50)
+        picked = self.order[self.at : self.at + size]
+        self.at += size
+        return dict(x=X[picked], y=Y[picked])
+
+
+data = Data()
+for step in range(14):
+    batch = data.following(7)
+    loss = criterion(net(batch["x"]), batch["y"])
+    STEP
+    print(step, loss.item())
+""",
+    "weights of what is drawn": """
+chances = np.zeros(50)
+chances += 1.0 / 50
+
+
+def draw(count):
+    picked = np.random.choice(50, count, p=chances)
+    return X[picked], Y[picked], np.ones(count, dtype="float32"), chances[picked] * 50
+
+
+for step in range(8):
+    x, y, weights, others = draw(7)
+    each = F.cross_entropy(net(x), y, reduction="none")
+    loss = (each * torch.from_numpy(weights) * torch.from_numpy(others)).mean()
+    STEP
+    print(step, loss.item())
+""",
     "numbers of the last batch after the loop": """
 for epoch in range(2):
     count, counts, more = 0, [], 0
@@ -625,6 +709,81 @@ for step in range(8):
     memory.update(picked, each.detach().numpy())
     print(step, loss.item())
 print(memory.weights.sum())
+""",
+    "a memory that begins with no priorities": """
+class Memory:
+    def __init__(self):
+        self.priorities = np.zeros((50,), dtype=np.float64)
+        self.priorities += 1.0
+
+    def sample(self, size):
+        chances = self.priorities**0.6
+        chances /= chances.sum()
+        picked = np.random.choice(50, size, p=chances)
+        weights = (50 * chances[picked]) ** -0.4
+        weights /= weights.max()
+        return X[picked], Y[picked], picked, weights.astype("float32")
+
+    def update(self, picked, priorities):
+        for place, priority in zip(picked, priorities):
+            self.priorities[place] = priority
+
+
+memory = Memory()
+for step in range(8):
+    x, y, picked, weights = memory.sample(7)
+    each = F.cross_entropy(net(x), y, reduction="none")
+    loss = (each * torch.from_numpy(weights)).mean()
+    STEP
+    memory.update(picked, each.detach().numpy() + 0.1)
+    print(step, loss.item(), memory.priorities.sum())
+""",
+    "small batches are parts of a large one": """
+for start in range(0, 48, 24):
+    x, y = X[start : start + 24], Y[start : start + 24]
+    for part, wanted in zip(x.float().split(7), torch.split(y, 7)):
+        loss = criterion(net(part), wanted)
+        STEP
+        print(loss.item())
+""",
+    "one weight for each class": """
+def weights(classes):
+    return torch.from_numpy(np.ones(classes, dtype="float32"))
+
+
+for step in range(6):
+    picked = np.random.choice(50, 9)
+    out = F.log_softmax(net(X[picked]), 1)
+    loss = -(out * weights(3) * F.one_hot(Y[picked], 3)).sum(1).mean()
+    STEP
+    print(step, loss.item())
+""",
+    "parts of text, and of columns": """
+names = "0,8,16,24,32,40"
+for name in names.split(","):
+    start = int(name)
+    loss = criterion(net(X[start : start + 8]), Y[start : start + 8])
+    STEP
+    print(loss.item())
+for part in X.split(3, dim=1):
+    loss = criterion(net(part.repeat(1, 2)), Y)
+    STEP
+    print(loss.item())
+for part in np.array_split(X.numpy(), 2, 1):
+    loss = criterion(net(torch.from_numpy(part).repeat(1, 2)), Y)
+    STEP
+    print(loss.item())
+""",
+    "an order by the losses": """
+order = np.arange(50)
+for epoch in range(3):
+    for start in range(0, 50, 8):
+        picked = order[start : start + 8]
+        each = F.cross_entropy(net(X[picked]), Y[picked], reduction="none")
+        loss = each.mean()
+        STEP
+        order[start : start + 8] = picked[each.detach().numpy().argsort()]
+    print(order.tolist(), loss.item())
 """,
     "the loss decides the size": """
 size, start = 4, 0

@@ -29,6 +29,8 @@ DRAWS_SEVERAL = {
 DRAWS_ONE = frozenset({"random.randint", "random.uniform", "random.normalvariate"})
 # Arguments that say how many.
 HOW_MANY = frozenset({"size", "k"})
+# And how likely each of what they draw from is.
+HOW_LIKELY = frozenset({"p", "weights"})
 # Methods of tensors that draw random numbers, and that nothing else has.
 DRAWING_METHODS = frozenset(
     it
@@ -38,6 +40,8 @@ DRAWING_METHODS = frozenset(
 )
 # What puts numbers in a random order.
 PERMUTATIONS = frozenset({"torch.randperm", "numpy.random.permutation"})
+# Those and what numbers are taken of before they are put in one.
+ORDERS = PERMUTATIONS | {"numpy.arange", "torch.arange"}
 # Modules whose functions draw from a generator that all code shares.
 GENERATOR_HOMES = ("torch", "torch.nn.functional", "random", "numpy.random")
 

@@ -179,6 +179,11 @@ FILLS = frozenset(
     f"torch.{name}"
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 )
+# Those of numpy, but for what may begin a sum.
+FILLS_ARRAY = frozenset({"numpy.ones", "numpy.full", "numpy.empty"})
+# What cuts an array into a list of such: functions, and methods.
+SPLITS = frozenset({"numpy.split", "numpy.array_split", "torch.split", "torch.chunk", "torch.tensor_split"})
+SPLITTING_METHODS = frozenset({"split", "chunk", "tensor_split"})
 VARIABLE = "torch.autograd.Variable"
 # Whose functions return tensors and arrays, or tuples of them.
 ARRAY_HOMES = ("torch.", "numpy.")

@@ -17,8 +17,17 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, NEXT_METHODS, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import NUMBER_HOMES, PASSES_NUMBER_ON
-from dp2ddp.analyse.api.randomness import DRAWS, DRAWS_ONE, DRAWS_SEVERAL, HOW_MANY
-from dp2ddp.analyse.api.tensors import ARRAY_HOMES, DESCRIBES, FILLS, NO_BATCH_HOMES, ZEROS
+from dp2ddp.analyse.api.randomness import DRAWS, DRAWS_ONE, DRAWS_SEVERAL, HOW_LIKELY, HOW_MANY, ORDERS
+from dp2ddp.analyse.api.tensors import (
+    ARRAY_HOMES,
+    DESCRIBES,
+    FILLS,
+    FILLS_ARRAY,
+    NO_BATCH_HOMES,
+    SPLITS,
+    SPLITTING_METHODS,
+    ZEROS,
+)
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
 from dp2ddp.analyse.dataflow.forwards import is_in_training_mode
 from dp2ddp.analyse.processes.conditions import assigned
@@ -372,8 +381,8 @@ class _Tracing:
         return self._all(it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
 
     def _subscript(self, node: ast.Subscript) -> Sites:
-        held = self._of(node.value) if self._varies(node.value) else {}
         index = self._index(node)
+        held = self._of_held(node, bool(index)) if self._varies(node.value) else {}
         if [*held] == [id(node.value)]:  # what is taken of a new batch is the batch
             held = {}
         elif held:
@@ -386,6 +395,29 @@ class _Tracing:
         if not isinstance(first, ast.Slice):
             raise Unknown  # a batch, or a sample
         return self._site(node)
+
+    def _of_held(self, node: ast.Subscript, is_picked: bool) -> Sites:
+        """What a batch is a part of; ``is_picked``: row by row, by what is a batch already, wherever all of it is from.
+
+        A part of an order is the batch, wherever that was drawn.
+        """
+        if is_picked:
+            before = {*self._open}
+            try:
+                return self._of(node.value)
+            except Unknown:
+                self._open = before
+                return {}
+        if isinstance(node.slice, ast.Slice) and node.slice.upper is not None and self._varies(node.slice):
+            if self._is_order(node.value):
+                return {}
+        return self._of(node.value)
+
+    def _is_order(self, node: ast.expr) -> bool:
+        """Whether an expression can only be numbers that were put in an order."""
+        found = self._behind(node) if isinstance(node, ast.Name | ast.Attribute) else []
+        calls = [self.context.program.call(it) if isinstance(it, ast.Call) else None for it in found]
+        return bool(calls) and all(it is not None and bool(it.names) and it.names <= ORDERS for it in calls)
 
     def _index(self, node: ast.Subscript) -> Sites:
         before, self._is_circular = self._is_circular, False
@@ -434,6 +466,8 @@ class _Tracing:
             case ast.Call():
                 call = self.context.program.call(node)
                 names = call.names if call is not None else frozenset()
+                if not depth and names == {"builtins.dict"} and _is_written_dict(node):
+                    return any(self._may_hold_lists(it.value, depth + 1) for it in node.keywords)
                 if names == {"builtins.next"}:
                     return not self._draws_from_loader(node.args[0])
                 if names and all(it.startswith(ARRAY_HOMES) for it in names):
@@ -542,6 +576,8 @@ class _Tracing:
                 raise Unknown
             if around is not self.loop and (behind := self._of(source)):
                 return behind
+            if not place and self._is_cut_up(source):
+                return self._site(source, is_loop=True)
             return self._handing_out(source, source, bool(place), is_loop=True)
         return self._of(source)
 
@@ -553,6 +589,27 @@ class _Tracing:
         is_structure = unpacked or all(map(self._is_structured, handed_out))
         return self._site(node, is_loop, handed_out if is_structure else None)
 
+    def _is_cut_up(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression is parts of an array, cut from it row by row."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            found = self._behind(node)
+        elif isinstance(node, ast.Call):
+            call = self.context.program.call(node)
+            if call is not None and call.names and call.names <= SPLITS:
+                return _cuts_rows(node, 1)
+            if isinstance(node.func, ast.Attribute) and node.func.attr in SPLITTING_METHODS and not call.callees:
+                return _cuts_rows(node, 0) and self._is_array(node.func.value)
+            found = self._results(entered(self.context, call))
+        else:
+            return False
+        return bool(found) and depth < NAMES and all(self._is_cut_up(it, depth + 1) for it in found)
+
+    def _is_array(self, node: ast.expr) -> bool:
+        """Whether an expression is what a function of torch or numpy returns."""
+        found = self._behind(node) if isinstance(node, ast.Name | ast.Attribute) else [node]
+        calls = [self.context.program.call(it) if isinstance(it, ast.Call) else None for it in found]
+        return bool(calls) and all(it is not None and bool(it.names) and all(name.startswith(ARRAY_HOMES) for name in it.names) for it in calls)
+
     def _is_structured(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether an expression is a tuple, list or dict that is written out somewhere."""
         if isinstance(node, ast.Tuple | ast.List | ast.Dict):
@@ -562,6 +619,8 @@ class _Tracing:
         ):
             return True
         call = self.context.program.call(node) if isinstance(node, ast.Call) else None
+        if call is not None and call.names == {"builtins.dict"}:
+            return _is_written_dict(call.node)
         if call is not None and call.names == {"builtins.next"} and call.node.args:
             return self._draws_from_loader(call.node.args[0])
         inner = self._results(entered(self.context, call)) if call is not None else self._behind(node)
@@ -617,6 +676,9 @@ class _Tracing:
         if call is None:
             raise Unknown
         own, given = given_to(self.context, node)
+        if call.names and all(it.startswith(DRAWS) for it in call.names):
+            likely = [it.value for it in node.keywords if it.arg in HOW_LIKELY]
+            given = [it for it in given if it not in likely]
         if self.context.is_wrapped(call.callees):
             found = self._all(given)
             if not found:
@@ -657,7 +719,7 @@ class _Tracing:
                 return {}
             self._drawn |= {ast.unparse(it) for given in handed(node) for it in ast.walk(given)}
             return self._site(node)
-        if names & FILLS:
+        if names & FILLS or names and names <= FILLS_ARRAY and self._varies(node):
             first = node.args[0] if node.args else None
             first = first.elts[0] if isinstance(first, ast.Tuple | ast.List) and first.elts else first
             if first is None or isinstance(first, ast.Constant) and first.value == 1:
@@ -691,6 +753,16 @@ def _draws_several(call: Call) -> bool:
     sizes = named or (call.node.args[:1] if needed == 1 else call.node.args[-1:])
     first = sizes[0].elts[0] if isinstance(sizes[0], ast.Tuple | ast.List) and sizes[0].elts else sizes[0]
     return not (isinstance(first, ast.Constant) and first.value == 1)
+
+
+def _cuts_rows(node: ast.Call, place: int) -> bool:
+    """Whether a call cuts what it is given along dimension 0; ``place``: where it is said into what."""
+    return len(node.args) == place + 1 and not node.keywords
+
+
+def _is_written_dict(node: ast.Call) -> bool:
+    """Whether ``dict(x=…, y=…)`` says all its keys."""
+    return bool(node.keywords) and not node.args and all(it.arg is not None for it in node.keywords)
 
 
 def _width(site: Site) -> str:
