@@ -559,6 +559,69 @@ for step in range(8):
     STEP
     print(step, loss.item())
 """,
+    "windows of a text": """
+text = torch.tensor([i * i % 7 % 3 for i in range(90)])
+
+
+def windows(size, width=6):
+    starts = torch.randint(len(text) - width, (size,))
+    x = torch.stack([text[i : i + width] for i in starts])
+    y = torch.stack([text[i + width] for i in starts])
+    return x.float(), y
+
+
+for step in range(8):
+    x, y = windows(7)
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item())
+""",
+    "rows written one by one": """
+def load(size):
+    inputs = np.zeros((size, 6), dtype="float32")
+    labels = np.empty(size, dtype="int64")
+    for k in range(size):
+        i = np.random.randint(50)
+        inputs[k] = X[i].numpy()
+        labels[k] = Y[i].item()
+    return torch.from_numpy(inputs), torch.from_numpy(labels)
+
+
+for step in range(8):
+    x, y = load(7 + step % 2)
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item())
+""",
+    "rows put in lists": """
+for step in range(8):
+    inputs, labels = [], []
+    for _ in range(7):
+        i = random.randrange(50)
+        inputs.append(X[i])
+        labels.append(Y[i])
+    x, y = torch.stack(inputs), torch.stack(labels)
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item())
+""",
+    "rows that are picked by a condition": """
+def pick(size):
+    found, labels = [], []
+    while len(found) < size:
+        i = random.randrange(50)
+        if X[i, 0] > -1.0:
+            found.append(X[i].numpy())
+            labels.append(Y[i].item())
+    return torch.tensor(np.array(found)), torch.LongTensor(labels)
+
+
+for step in range(8):
+    x, y = pick(7)
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item())
+""",
     "numbers of the last batch after the loop": """
 for epoch in range(2):
     count, counts, more = 0, [], 0
@@ -745,6 +808,95 @@ for start in range(0, 48, 24):
         loss = criterion(net(part), wanted)
         STEP
         print(loss.item())
+""",
+    "weights of classes that are written one by one": """
+def load(n):
+    x = np.zeros((n, 6), dtype="float32")
+    for k in range(n):
+        x[k] = X[np.random.randint(50)].numpy()
+    return torch.from_numpy(x)
+
+
+def weights(n):
+    found = np.zeros(n, dtype="float32")
+    for k in range(n):
+        found[k] = 1.0 / (k + 1)
+    return torch.from_numpy(found)
+
+
+for step in range(6):
+    loss = (net(load(4)).abs() * weights(3)).mean()
+    STEP
+    print(step, loss.item())
+""",
+    "weights of classes beside a batch": """
+def load(n, classes):
+    x, found = np.zeros((n, 6), dtype="float32"), np.zeros(classes, dtype="float32")
+    for k in range(n):
+        x[k] = X[np.random.randint(50)].numpy()
+    for k in range(classes):
+        found[k] = 1.0 / (k + 1)
+    return torch.from_numpy(x), torch.from_numpy(found)
+
+
+for step in range(6):
+    x, found = load(4, 3)
+    loss = (net(x).abs() * found).mean()
+    STEP
+    print(step, loss.item())
+""",
+    "lists of which one gets more": """
+for step in range(8):
+    inputs, labels, scales = [], [], []
+    for k in range(6):
+        i = random.randrange(50)
+        inputs.append(X[i])
+        labels.append(Y[i])
+        if k % 2:
+            scales.append(torch.ones(3) * k)
+    loss = criterion(net(torch.stack(inputs)), torch.stack(labels)) * torch.stack(scales).mean()
+    STEP
+    print(step, loss.item())
+""",
+    "windows side by side": """
+text = torch.tensor([i * i % 7 % 3 for i in range(90)])
+for start in range(0, 48, 8):
+    x = torch.stack([text[i : i + 6] for i in range(start, start + 8)]).float()
+    y = text[start + 6 : start + 14]
+    loss = criterion(net(x), y)
+    STEP
+    print(loss.item())
+""",
+    "targets made before, of which the number is asked": """
+wanted = torch.zeros(8, 3)
+for step in range(6):
+    picked = np.random.choice(50, len(wanted))
+    loss = F.mse_loss(net(X[picked]), wanted)
+    STEP
+    print(step, loss.item())
+""",
+    "a list that goes on": """
+inputs, labels = [], []
+for step in range(30):
+    i = random.randrange(50)
+    inputs.append(X[i])
+    labels.append(Y[i])
+    if len(inputs) == 7:
+        loss = criterion(net(torch.stack(inputs)), torch.stack(labels))
+        STEP
+        print(step, loss.item())
+        inputs, labels = [], []
+""",
+    "rows of outputs in lists": """
+for step in range(6):
+    rows, wanted = [], []
+    for k in range(4):
+        i = random.randrange(40)
+        rows.append(net(X[i : i + 5]).mean(0))
+        wanted.append(Y[i])
+    loss = criterion(torch.stack(rows), torch.stack(wanted))
+    STEP
+    print(step, loss.item())
 """,
     "one weight for each class": """
 def weights(classes):

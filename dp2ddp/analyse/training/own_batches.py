@@ -23,9 +23,12 @@ from dp2ddp.analyse.api.tensors import (
     DESCRIBES,
     FILLS,
     FILLS_ARRAY,
+    KEEPS_ROWS,
     NO_BATCH_HOMES,
+    OF_LISTS,
     SPLITS,
     SPLITTING_METHODS,
+    VARIABLE,
     ZEROS,
 )
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
@@ -67,6 +70,10 @@ Sites = dict[int, Site]
 
 class Unknown(Exception):
     """What a loss is computed of can't be followed."""
+
+
+class MadeBefore(Unknown):
+    """What was made before the loop may have a row for each sample of its batches."""
 
 
 def find(context: Context, covered: Iterable[int]) -> list[Site]:
@@ -286,11 +293,26 @@ class _Tracing:
     _circles: set[int] = field(default_factory=set)  # what is made from itself
     _returned_to: set[int] = field(default_factory=set)  # what was asked for once more
     _is_circular: bool = False  # whether something made from itself was asked for
+    _by_rows: dict[int, str] = field(
+        default_factory=dict
+    )  # what is written row by row, and how many rows that has
+    _given: set[str] = field(
+        default_factory=set
+    )  # how many what a wrapped model is given has: it is cut into these
+    _no_rows: frozenset[str] = frozenset()  # of something else
 
     def of_loss(self, backward: ast.Call) -> Sites | None:
         """The batches that a loss is computed of; None where that is not known."""
         try:
             found = self._of(self.context.loss(backward))
+            if others := {*self._by_rows.values()} - self._given - self._no_rows:
+                return _Tracing(self.context, self.loop, self.runs, _no_rows=self._no_rows | others).of_loss(
+                    backward
+                )
+            if any(
+                isinstance(it.node, ast.Call) and self._is_written_later(it.node) for it in found.values()
+            ):
+                return None  # it is no batch yet
             if not {*self._filled} <= self._drawn | {*map(_width, found.values())}:
                 return None
             found |= {
@@ -402,22 +424,32 @@ class _Tracing:
         A part of an order is the batch, wherever that was drawn.
         """
         if is_picked:
-            before = {*self._open}
-            try:
-                return self._of(node.value)
-            except Unknown:
-                self._open = before
-                return {}
+            return self._but_for(Unknown, [node.value])
         if isinstance(node.slice, ast.Slice) and node.slice.upper is not None and self._varies(node.slice):
             if self._is_order(node.value):
                 return {}
         return self._of(node.value)
 
+    def _but_for(self, reason: type[Unknown], nodes: Iterable[ast.AST]) -> Sites:
+        """Nothing where some reason, which is none here, keeps expressions from being followed."""
+        before = {*self._open}
+        try:
+            return self._all(nodes)
+        except reason:
+            self._open = before
+            return {}
+
     def _is_order(self, node: ast.expr) -> bool:
         """Whether an expression can only be numbers that were put in an order."""
         found = self._behind(node) if isinstance(node, ast.Name | ast.Attribute) else []
-        calls = [self.context.program.call(it) if isinstance(it, ast.Call) else None for it in found]
-        return bool(calls) and all(it is not None and bool(it.names) and it.names <= ORDERS for it in calls)
+        return bool(found) and all(
+            it and all(name in ORDERS for name in it) for it in map(self._names, found)
+        )
+
+    def _names(self, node: ast.expr) -> frozenset[str]:
+        """What an expression calls; nothing where it is no call."""
+        call = self.context.program.call(node) if isinstance(node, ast.Call) else None
+        return call.names if call is not None else frozenset()
 
     def _index(self, node: ast.Subscript) -> Sites:
         before, self._is_circular = self._is_circular, False
@@ -511,7 +543,7 @@ class _Tracing:
         source = program.source(definition)
         if id(definition) not in self.runs:
             if source.value is not None and self._may_be_rows(source.value):
-                raise Unknown
+                raise MadeBefore
             return {}
         match source.how:
             case How.ASSIGNED:
@@ -597,7 +629,11 @@ class _Tracing:
             call = self.context.program.call(node)
             if call is not None and call.names and call.names <= SPLITS:
                 return _cuts_rows(node, 1)
-            if isinstance(node.func, ast.Attribute) and node.func.attr in SPLITTING_METHODS and not call.callees:
+            if (
+                isinstance(node.func, ast.Attribute)
+                and node.func.attr in SPLITTING_METHODS
+                and not call.callees
+            ):
                 return _cuts_rows(node, 0) and self._is_array(node.func.value)
             found = self._results(entered(self.context, call))
         else:
@@ -607,8 +643,9 @@ class _Tracing:
     def _is_array(self, node: ast.expr) -> bool:
         """Whether an expression is what a function of torch or numpy returns."""
         found = self._behind(node) if isinstance(node, ast.Name | ast.Attribute) else [node]
-        calls = [self.context.program.call(it) if isinstance(it, ast.Call) else None for it in found]
-        return bool(calls) and all(it is not None and bool(it.names) and all(name.startswith(ARRAY_HOMES) for name in it.names) for it in calls)
+        return bool(found) and all(
+            it and all(name.startswith(ARRAY_HOMES) for name in it) for it in map(self._names, found)
+        )
 
     def _is_structured(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether an expression is a tuple, list or dict that is written out somewhere."""
@@ -680,12 +717,20 @@ class _Tracing:
             likely = [it.value for it in node.keywords if it.arg in HOW_LIKELY]
             given = [it for it in given if it not in likely]
         if self.context.is_wrapped(call.callees):
+            self._given |= {it for each in given for it in self._numbers_of_rows(each)}
             found = self._all(given)
             if not found:
                 raise Unknown
             return found
         scopes = entered(self.context, call)
-        found = self._all([*own, *given]) if not scopes else self._all(given)
+        if (
+            call.names == {"builtins.len"}
+            or isinstance(node.func, ast.Attribute)
+            and node.func.attr == "size"
+        ):
+            found = self._but_for(MadeBefore, [*own, *given])  # how many rows there are
+        else:
+            found = self._all([*own, *given]) if not scopes else self._all(given)
         if found or self._is_circular:
             return found
         if scopes:
@@ -712,6 +757,9 @@ class _Tracing:
             return {}  # of tensors that are none of a batch
         if names == {"builtins.next"}:
             return self._pulled(node)
+        if (rows := self._row_by_row(call)) and rows not in self._no_rows:
+            self._by_rows[id(node)] = rows
+            return self._site(node)
         if all(it in PASSES_NUMBER_ON or it.startswith((*NUMBER_HOMES, "builtins.")) for it in names):
             return {}
         if all(it.startswith(DRAWS) for it in names):
@@ -731,6 +779,104 @@ class _Tracing:
         if self._varies(node):
             raise Unknown
         return {}
+
+    def _row_by_row(self, call: Call) -> str:
+        """How many rows something has that a round makes row by row; nothing where it is none such.
+
+        ``np.zeros((n, …))`` of which parts are written later, or ``torch.stack(rows)`` of a list that is begun empty,
+        and gets one in each round of a loop. What has the same text has as many.
+        """
+        node, program = call.node, self.context.program
+        if id(node) not in self.runs or not node.args:
+            return ""
+        scope = program.scope(node).index
+        if self._is_written_later(node):
+            first = node.args[0]
+            first = first.elts[0] if isinstance(first, ast.Tuple | ast.List) and first.elts else first
+            return "" if isinstance(first, ast.Constant) else f"{scope}: {ast.unparse(first)}"
+        (rows,) = node.args[:1]
+        if not call.names or not call.names <= OF_LISTS | {"torch.Tensor"} or not isinstance(rows, ast.Name):
+            return ""
+        begun = program.definitions(rows)
+        sources = [program.source(it).written[0] for it in begun]
+        if not all(id(it) in self.runs for it in begun) or [ast.unparse(it) for it in sources if it] != [
+            "[]"
+        ]:
+            return ""
+        uses = [
+            it
+            for it in program.body(program.scope(node))
+            if isinstance(it, ast.Name) and it.id == rows.id and isinstance(it.ctx, ast.Load)
+        ]
+        added = {it: block for it in uses if (block := self._appended_in(it))}
+        changed = [it for it in uses if it not in added and isinstance(program.parent(it), ast.Attribute)]
+        return f"{scope}: {min(added.values())}" if len(added) == 1 and not changed else ""
+
+    def _is_written_later(self, node: ast.Call) -> bool:
+        """Whether a call makes an array of which parts are written later."""
+        program = self.context.program
+        call, parent = program.call(node), program.parent(node)
+        if call is None or not call.names or not call.names <= FILLS_ARRAY | FILLS | {"numpy.zeros"}:
+            return False
+        if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
+            return False
+        target, *_ = parent.targets
+        return any(
+            isinstance(it, ast.Subscript)
+            and isinstance(it.ctx, ast.Store)
+            and target in program.definitions(_base(it))
+            for it in program.body(program.scope(node))
+        )
+
+    def _appended_in(self, use: ast.Name) -> str:
+        """The block of a loop that adds one entry to a list wherever it runs; nothing where that is not all it does."""
+        program = self.context.program
+        method = program.parent(use)
+        call = (
+            program.parent(method) if isinstance(method, ast.Attribute) and method.attr == "append" else None
+        )
+        statement = program.parent(call) if isinstance(call, ast.Call) else None
+        block = program.parent(statement) if isinstance(statement, ast.Expr) else None
+        if not isinstance(block, ast.For | ast.While | ast.If) or block is self.loop:
+            return ""
+        loop = next((it for it in [block, *program.ancestors(block)] if isinstance(it, LOOPS)), None)
+        leaves = any(isinstance(it, ast.Continue | ast.Break | ast.Try) for it in ast.walk(block))
+        if leaves or loop is None or loop is self.loop or id(loop) not in self.runs:
+            return ""
+        return f"{id(block)} {statement in block.body}"
+
+    def _numbers_of_rows(
+        self, node: ast.expr, place: tuple[int | None, ...] = (), depth: int = 0
+    ) -> Iterator[str]:
+        """How many rows what a model is given has, where it is made row by row."""
+        program = self.context.program
+        if depth > DEPTH:
+            return
+        match node:
+            case ast.Name() | ast.Attribute() if program.definitions(node):
+                for definition in program.definitions(node):
+                    source = program.source(definition)
+                    behind = program.given(definition) if isinstance(definition, ast.arg) else []
+                    for it in behind:
+                        yield from self._numbers_of_rows(it, place, depth + 1)
+                    if source.how is How.ASSIGNED and not isinstance(definition, ast.arg):
+                        value, left = source.written
+                        yield from self._numbers_of_rows(value, (*left, *place), depth + 1)  # type: ignore[arg-type]
+            case ast.Tuple(elts=elts) if place and place[0] is not None and place[0] < len(elts):
+                yield from self._numbers_of_rows(elts[place[0]], place[1:], depth + 1)
+            case ast.Call():
+                call = program.call(node)
+                if call is None:
+                    return
+                if rows := self._row_by_row(call):
+                    yield rows
+                elif scopes := entered(self.context, call):
+                    for it in self._results(scopes):
+                        yield from self._numbers_of_rows(it, place, depth + 1)
+                elif call.names and call.names <= OF_LISTS | {VARIABLE}:
+                    yield from self._numbers_of_rows(node.args[0], (), depth + 1)
+                elif isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS_ROWS | {"astype"}:
+                    yield from self._numbers_of_rows(node.func.value, (), depth + 1)
 
     def _pulled(self, node: ast.Call) -> Sites:
         """``next(batches)``."""
@@ -753,6 +899,12 @@ def _draws_several(call: Call) -> bool:
     sizes = named or (call.node.args[:1] if needed == 1 else call.node.args[-1:])
     first = sizes[0].elts[0] if isinstance(sizes[0], ast.Tuple | ast.List) and sizes[0].elts else sizes[0]
     return not (isinstance(first, ast.Constant) and first.value == 1)
+
+
+def _base(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
 
 
 def _cuts_rows(node: ast.Call, place: int) -> bool:
