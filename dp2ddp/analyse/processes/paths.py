@@ -138,6 +138,7 @@ def named(context: Context, call: Call) -> File:
     return File(frozenset(), frozenset().union(*(spelled(context, it) for it in names)))
 
 
+@once
 def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """How a path, or that of an open file, is written where it is made of something."""
     found: list[ast.expr] = []
@@ -153,6 +154,7 @@ def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     return frozenset().union(*(spelled(context, it, depth + 1) for it in found))
 
 
+@once
 def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
     """The texts that a path, or the path of an open file, may end with."""
     if together := texts.parts(node):
@@ -200,6 +202,7 @@ def _ending_together(context: Context, parts: list[ast.expr | None], depth: int)
     return ends if ends is not None or not stems else frozenset(f"{it.rstrip(ANY)}{ANY}" for it in stems)
 
 
+@once
 def _whole(context: Context, node: ast.expr | None, depth: int) -> Endings:
     """The texts that a value may be, where all are known."""
     found: list[ast.expr] = []
@@ -216,6 +219,7 @@ def _whole(context: Context, node: ast.expr | None, depth: int) -> Endings:
     return None if None in known or not known else frozenset().union(*known)  # type: ignore[arg-type]
 
 
+@once
 def _named(context: Context, node: ast.Name | ast.Attribute) -> list[ast.expr]:
     """What a name may stand for; empty where something else may be it."""
     program = context.program
@@ -258,6 +262,7 @@ def _at(context: Context, node: ast.expr, place: tuple[int | None, ...], depth: 
     return []
 
 
+@once
 def elements(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]:
     """The expressions that make the parts of a list of paths; the pattern of those that are looked for.
 

@@ -87,8 +87,10 @@ class Samples:
             return self._running[key]
         if key in self._provisional:
             found, behind = self._provisional[key]
-            if all(it in self._running and self._running[it] == at for it, at in behind.items()):
-                self._assumed |= behind.keys()
+            if (still_open := self._still_open(behind)) is not None:
+                self._assumed |= still_open
+                if not still_open:
+                    self._known[key] = found
                 return found
             del self._provisional[key]
         # A value that is made from itself: what is assumed of it grows until it holds.
@@ -113,6 +115,18 @@ class Samples:
         elif all(it in self._running for it in still_open):
             self._provisional[key] = found, {it: self._running[it] for it in still_open}
         return found
+
+    def _still_open(self, behind: dict[tuple[int, Frame], Value]) -> set[tuple[int, Frame]] | None:
+        """Which of some values are still being worked out; None where one has come to be another one since."""
+        left: set[tuple[int, Frame]] = set()
+        for key, value in behind.items():
+            if key in self._running:
+                if self._running[key] != value:
+                    return None
+                left.add(key)
+            elif key not in self._known or self._known[key] != value:
+                return None
+        return left
 
     def take(self, value: Value, node: ast.AST, frame: Frame) -> Value:
         """A value, or what it is taken to be where it is not known."""
