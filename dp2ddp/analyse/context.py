@@ -92,6 +92,7 @@ class Context:
     _generated: dict[Cls, ast.For | None] = field(default_factory=dict)
     _own_loaders: dict[Cls, Call | None] = field(default_factory=dict)
     _answers: dict[tuple, tuple] = field(default_factory=dict)
+    """What ``once`` keeps."""
 
     @property
     def wrappers(self) -> Wrappers:
@@ -724,13 +725,13 @@ class Context:
 
 
 def once(question: Callable[..., _Answer]) -> Callable[..., _Answer]:
-    """Have a question about a context, and parts of its program, answered once: the answer is kept with the context.
+    """Have a question about a context or a program, and parts of it, answered once: the answer is kept with either.
 
     For questions whose answer is the same as long as the program is.
     """
 
     @wraps(question)
-    def ask(context: Context, *parts: object, **options: bool) -> _Answer:
+    def ask(context: Context | Program, *parts: object, **options: bool) -> _Answer:
         key = (question, *map(id, parts), *options.items())
         if key not in context._answers:
             context._answers[key] = question(context, *parts, **options), parts  # whose identities stay taken

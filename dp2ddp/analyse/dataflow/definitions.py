@@ -117,6 +117,7 @@ def may_be_option(program: Program, node: ast.AST) -> bool:
     )
 
 
+@once
 def is_option(program: Program, node: ast.AST) -> bool:
     """An option of the program."""
     return names_options(program, node) and is_followed(program, node)

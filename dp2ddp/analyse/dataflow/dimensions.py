@@ -62,6 +62,7 @@ class Dimensions:
         self._running: dict[int, int | None] = {}
         self._assumed: set[int] = set()
         self._fuel = FUEL
+        self._flat: dict[tuple[int, int], bool] = {}
         self._scalars = self._backward()
         self._known |= self._by_losses()
 
@@ -100,8 +101,12 @@ class Dimensions:
 
     def may_be_flat(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether a tensor may well have one number for each sample: dimensions were taken from it."""
-        if depth > NAMES:
-            return False
+        key = id(node), depth
+        if key not in self._flat:
+            self._flat[key] = depth <= NAMES and self._may_be_flat(node, depth)
+        return self._flat[key]
+
+    def _may_be_flat(self, node: ast.expr, depth: int) -> bool:
         match node:
             case ast.Call(func=function):
                 name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

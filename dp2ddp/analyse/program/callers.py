@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dp2ddp.analyse.program import signature
@@ -26,6 +26,7 @@ class Callers:
     store: Store
     classes: Classes
     members: Members
+    _given: dict[int, list[ast.expr]] = field(default_factory=dict)
 
     def targets(self, callee: object, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
         """The functions behind a callee, the object of each, and whether that is its first parameter."""
@@ -44,6 +45,11 @@ class Callers:
 
     def given(self, parameter: ast.arg) -> list[ast.expr]:
         """What the calls of a function give a parameter, its default included; empty where one can't be seen."""
+        if id(parameter) not in self._given:
+            self._given[id(parameter)] = self._given_by_calls(parameter)
+        return list(self._given[id(parameter)])
+
+    def _given_by_calls(self, parameter: ast.arg) -> list[ast.expr]:
         scope = self.tree.scope(parameter)
         if scope.index in self.store.unseen:
             return []

@@ -94,6 +94,8 @@ class Program:
             linker = Linker(project, tree, self.special)
             linker.run()
         self._linker = linker
+        self._answers: dict[tuple, tuple] = {}
+        """What ``context.once`` keeps."""
 
         # The trees: see ``scopes.Tree``.
         self.files, self.scopes, self.modules = tree.files, tree.scopes, tree.modules

@@ -15,7 +15,7 @@ from dp2ddp.analyse.dataflow.samples.frames import GIVEN, OPEN, Frame
 from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.signature import bind, is_spread
+from dp2ddp.analyse.program.signature import Bindings, Signature, bind, is_spread
 from dp2ddp.analyse.program.values import Bound, Const, Func, Inst, Made, Values
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def arguments(
     samples: Samples, call: Call, scope: Scope, bound: bool, frame: Frame
 ) -> tuple[dict[int, Value], dict[int, object]]:
     """What a call gives the parameters of a function, and which of them are literals."""
-    taken = scope.takes(bound)
-    bindings = bind(call.node, taken)
+    taken, bindings = _bound(samples.context, call.node, scope, bound)
     several = call.node.args and isinstance(call.node.args[-1], ast.Starred) and len(bindings.spread) == 1
     by_name = [it.value for it in call.node.keywords if it.arg is None]
     starred = any(isinstance(it, ast.Starred) for it in call.node.args)
@@ -95,6 +94,15 @@ def arguments(
     return given, literals
 
 
+@once
+def _bound(
+    context: Context, call: ast.Call, scope: Scope, bound: bool
+) -> tuple[Signature, Bindings[ast.expr]]:
+    """The parameters of a function, and what a call gives them."""
+    taken = scope.takes(bound)
+    return taken, bind(call, taken)
+
+
 def _may_have(table: Value, name: str) -> bool:
     """Whether a dict may have an entry of a name."""
     return not isinstance(table, Held) or name in dict(table.entries)
@@ -125,9 +133,9 @@ def _functions_given(
     """What a call gives those parameters of a function that are called in it, or handed on."""
     if len(samples.program.callers.get(scope.index, ())) < 2 or is_spread(call.node):
         return {}
-    taken = scope.takes(bound)
+    taken, bindings = _bound(samples.context, call.node, scope, bound)
     chosen = {it: (value, OPEN) for it, value in taken.defaults}
-    chosen |= {it: (value, frame) for it, value in bind(call.node, taken).given}
+    chosen |= {it: (value, frame) for it, value in bindings.given}
     names = _handed_on(samples.context, scope)
     found = {id(it): _functions(samples, *given) for it, given in chosen.items() if it.arg in names}
     return {it: values for it, values in found.items() if values}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.layers import LAYER_PARAMETERS, PARAMETERS
+from dp2ddp.analyse.context import once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import NAMES, given_to
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Value
@@ -34,6 +35,7 @@ def weighs(samples: Samples, node: ast.AST, value: Value, frame: Frame) -> bool:
     return False
 
 
+@once
 def _is_trained_with(program: Program, node: ast.expr, depth: int = 0) -> bool:
     """Whether an expression is computed from a parameter that it takes from a model."""
     for part in ast.walk(node):
