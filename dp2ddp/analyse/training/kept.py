@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from dp2ddp.analyse.api.containers import FEEDS, FILLS_FIRST
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH, TO_HOST
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.program.calls import handed
@@ -74,9 +75,7 @@ def candidates(
 
 def _trains(context: Context, values: Values, statement: ast.stmt) -> bool:
     """Whether a statement is a part of the training itself, or what it calls is."""
-    backwards = {id(it) for it in context.backwards}
-    forwards = {id(it.node) for it in context.program.calls if context.is_wrapped(it.callees)}
-    if context.runs(statement) & (backwards | forwards):
+    if not context.runs(statement).isdisjoint(_steps(context)):
         return True
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and values.is_trained(node):
@@ -86,6 +85,13 @@ def _trains(context: Context, values: Values, statement: ast.stmt) -> bool:
             if fed and node.func.attr in FEEDS:  # type: ignore[attr-defined]
                 return True
     return False
+
+
+@once
+def _steps(context: Context) -> frozenset[int]:
+    """The backward passes, and the forwards of wrapped models."""
+    forwards = (it.node for it in context.program.calls if context.is_wrapped(it.callees))
+    return frozenset(id(it) for it in (*context.backwards, *forwards))
 
 
 def rows(context: Context, values: Values, statement: ast.stmt) -> list[Rows]:
@@ -293,6 +299,11 @@ class _Needed:
         self._seen: set[int] = set()
         self._steps = STEPS
         self._kept: dict[int, dict[str, list[tuple[ast.stmt, list[ast.expr]]]]] = {}
+        self._inner: dict[int, list[int]] = {}
+        """The functions and classes that stand in each scope."""
+        for scope in self.program.scopes:
+            if scope.parent is not None:
+                self._inner.setdefault(scope.parent.index, []).append(scope.index)
 
     def follow(self, reported: list[ast.expr]) -> None:
         waiting: list[ast.AST] = list(reported)
@@ -323,11 +334,9 @@ class _Needed:
             statement = self.program.statement(definition)
             scopes.add(self.program.scope(definition).index)
             yield from self._enter(statement)
-        scopes |= {
-            it.index for it in self.program.scopes if it.parent is not None and it.parent.index in scopes
-        }
+        scopes = scopes.union(*(self._inner.get(it, ()) for it in scopes))
         everywhere = isinstance(name, ast.Attribute)  # other methods may put something into it
-        for index in range(len(self.program.scopes)) if everywhere else scopes:
+        for index in self._storing.get(text, ()) if everywhere else scopes:
             for statement, given in self._stores(index).get(text, ()):
                 self.statements.add(id(statement))
                 if self._is_from_outside(text, index):
@@ -390,6 +399,15 @@ class _Needed:
                 found.setdefault(ast.unparse(holder), []).append((self.program.statement(node), given))
             self._kept[index] = found
         return self._kept[index]
+
+    @cached_property
+    def _storing(self) -> dict[str, list[int]]:
+        """The functions that do so, by the name."""
+        found: dict[str, list[int]] = {}
+        for index in range(len(self.program.scopes)):
+            for text in self._stores(index):
+                found.setdefault(text, []).append(index)
+        return found
 
     def _is_object(self, node: ast.expr) -> bool:
         """Whether an expression is an object of the project's that may keep what it is given, and does not train."""
