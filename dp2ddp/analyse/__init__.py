@@ -11,7 +11,7 @@ from pathlib import Path
 from dp2ddp.analyse import outdated, proofs, wrappers
 from dp2ddp.analyse.apex import apex
 from dp2ddp.analyse.api.layers import DATA_PARALLEL_WORDS
-from dp2ddp.analyse.context import Context, is_main_guard
+from dp2ddp.analyse.context import Context, is_main_guard, once
 from dp2ddp.analyse.evaluation import evaluations
 from dp2ddp.analyse.processes import (
     agreements,
@@ -81,26 +81,48 @@ def link(project: Project) -> Linked:
 
 
 @dataclass(frozen=True)
-class _View:
-    """The programs as they are looked at: ``whole`` as they are, ``context`` with what stands for what they do.
+class _Apart:
+    """The programs before batches are looked at: ``whole`` as they are, ``plain`` as they run with DataParallel.
 
-    ``prepares``: the programs of which parts are taken where models are given what is made of whole batches.
+    ``sites``: the batches that they make themselves. ``taken``: what is made of a loader's of which parts are taken,
+    in the programs ``prepares``; ``sources``: what whole batches are drawn from then.
     """
+
+    spelled: tuple[Outdated, ...]
+    whole: Context
+    plain: Context
+    batch_loops: list[loops.BatchLoop]
+    sites: list[own_batches.Site]
+    taken: list[own_batches.Site]
+    sources: list[ast.expr]
+    prepares: frozenset[Path]
+
+
+@dataclass(frozen=True)
+class _View:
+    """The programs as they are looked at: ``whole`` as they are, ``context`` with what stands for what they do."""
 
     spelled: tuple[Outdated, ...]
     whole: Context
     context: Context
     batch_loops: list[loops.BatchLoop]
-    prepares: frozenset[Path]
 
 
-def _view(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]) -> _View:
-    context = Context(linked.program)
+@once
+def _separated(program: Program) -> tuple[tuple[Outdated, ...], Context, Context]:
+    """What is spelled anew in the programs, these as they are, and as they run with DataParallel."""
+    context = Context(program)
     spelled = tuple(outdated.spelled(context))
     calls = functional.find(context)
     if calls:
         context = functional.wrapped_once(context, calls)
-    whole, context = branches.separated(context)
+    return spelled, *branches.separated(context)
+
+
+def _apart(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]) -> _Apart:
+    spelled, kept, pruned = _separated(linked.program)
+    whole = Context(kept.program, kept.branches, kept.beside)  # nothing is taken to be so yet
+    context = Context(pruned.program, pruned.branches, pruned.beside) if pruned is not kept else whole
     batch_loops = loops.batch_loops(context)
     covered = set[int]().union(*(it.runs for it in batch_loops if it.trains))
     own = columns.find(context, covered) or own_batches.find(context, covered)
@@ -110,17 +132,23 @@ def _view(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]
         of_loaders = []
     taken, sources = prepared.find(context, of_loaders) if of_loaders else ([], [])
     prepares = frozenset[Path]().union(*(context.run_by(it.node) for it in of_loaders if taken))
-    if sites or taken:
-        context = own_batches.looked_at_as_loaders(context, [*sites, *taken], sources)
+    return _Apart(spelled, whole, context, batch_loops, sites, taken, sources, prepares)
+
+
+def _view(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]) -> _View:
+    apart = _apart(linked, unsharded, preparing)
+    context, batch_loops = apart.plain, apart.batch_loops
+    if apart.sites or apart.taken:
+        context = own_batches.looked_at_as_loaders(context, [*apart.sites, *apart.taken], apart.sources)
         batch_loops = loops.batch_loops(context)
-    return _View(spelled, whole, context, batch_loops, prepares)
+    return _View(apart.spelled, apart.whole, context, batch_loops)
 
 
 def prepare(
     linked: Linked, programs: frozenset[Path], unsharded: frozenset[Path] = frozenset()
 ) -> frozenset[Path]:
     """The programs, of some, that can take a rank's part where models are given what is made of whole batches."""
-    return _view(linked, unsharded, programs).prepares & programs
+    return _apart(linked, unsharded, programs).prepares & programs
 
 
 def analyse(
