@@ -569,10 +569,16 @@ OTHERS = {
         (LOSS, "loss = (torch.eye(len(outputs), device=outputs.device) * outputs.sum(1)).mean()")
     ),
     "what a mask selects of a table": program(
-        (LOSS, "loss = outputs.mean() + (torch.arange(16.0).cuda()[outputs[:, 0] > 0] * outputs.mean()).mean()")
+        (
+            LOSS,
+            "loss = outputs.mean() + (torch.arange(16.0).cuda()[outputs[:, 0] > 0] * outputs.mean()).mean()",
+        )
     ),
     "places in a table beside those of the labels": program(
-        (LOSS, "loss = (outputs * torch.rand(2, 16).cuda()[outputs.argmax(1), torch.arange(16).cuda()][:, None]).mean()")
+        (
+            LOSS,
+            "loss = (outputs * torch.rand(2, 16).cuda()[outputs.argmax(1), torch.arange(16).cuda()][:, None]).mean()",
+        )
     ),
     "a softmax over the samples": program((LOSS, "loss = nn.Softmax(dim=0)(outputs).pow(2).mean()")),
     "a constant for each sample": program(
