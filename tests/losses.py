@@ -292,6 +292,13 @@ MEANS = {
     "rows of a table of classes": program(
         (LOSS, "loss = -(F.one_hot(targets.cuda(), 2).float() * F.log_softmax(outputs, 1)).sum(1).mean()")
     ),
+    "weights of classes in new tensors": program(
+        (
+            LOSS,
+            "outputs = outputs * outputs.new_tensor([1.0, 2.0]) + torch.tensor([0.5, 0.25]).cuda()\n"
+            "        loss = criterion(outputs * outputs.new_tensor(3.0), targets.cuda())",
+        )
+    ),
     "rows of a table, looked up as arrays": program(
         (
             LOSS,
@@ -567,6 +574,9 @@ OTHERS = {
     ),
     "a row for each sample on the diagonal": program(
         (LOSS, "loss = (torch.eye(len(outputs), device=outputs.device) * outputs.sum(1)).mean()")
+    ),
+    "a new tensor of what is known of the part": program(
+        (LOSS, "loss = outputs.mean() * outputs.new_tensor([outputs.max().item()]).mean()")
     ),
     "what a mask selects of a table": program(
         (

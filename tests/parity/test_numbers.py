@@ -119,6 +119,28 @@ metrics, kept = {"right": right, "spread": spread}, []
 means = {name: np.mean([it[name] for it in kept]) for name in kept[0]}
 print(" ; ".join("{}: {:.5f}".format(name, value) for name, value in means.items()))
 """,
+    "scores of samples, added up in a new tensor": """\
+import numpy as np
+
+
+def scores(outputs, targets):
+    found = []
+    guesses, targets = outputs.argmax(1).cpu().numpy(), targets.cpu().numpy()
+    for at in range(outputs.size(0)):
+        found.append(np.sum(guesses[at] == targets[at]) / 2.0)
+    return found
+
+
+right = 0.0
+"""
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    found = scores(outputs, targets)
+    found = outputs.new_tensor([np.sum(found)], dtype=torch.float64)
+    right += found.item()
+print(right)
+""",
     "losses of a dict, one by one": "for epoch in range(2):\n"
     + LOOP
     + STEP

@@ -158,6 +158,8 @@ JOINS_TENSORS = frozenset({"torch.stack", "torch.cat", "torch.concat"})
 # Functions of torch and numpy that join arrays along a dimension that is there; those with a new one.
 CONCATENATES = frozenset({"torch.cat", "torch.concat", "torch.vstack", "numpy.concatenate"})
 STACKS = frozenset({"torch.stack", "numpy.stack"})
+# Methods that make a tensor of what they are given: it has the type and device of their own, and none of its numbers.
+LIKE_ITS_TENSOR = frozenset({"new_tensor"})
 # Operations that make one array or tensor of a list, with a dimension more.
 MAKES_ARRAY = frozenset({"array", "asarray", "asanyarray", "ascontiguousarray", "tensor", "as_tensor"})
 # What makes a tensor of several that are padded to the longest.

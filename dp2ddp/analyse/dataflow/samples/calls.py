@@ -14,7 +14,7 @@ from dp2ddp.analyse.api.layers import GRAD, HANDS_OUT_PARAMETERS, SCALES_LOSS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
 from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES
-from dp2ddp.analyse.api.tensors import STACKS, TENSOR_ARGUMENTS, TENSOR_HOMES
+from dp2ddp.analyse.api.tensors import LIKE_ITS_TENSOR, OF_LISTS, STACKS, TENSOR_ARGUMENTS, TENSOR_HOMES
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import (
     AVERAGED,
@@ -101,6 +101,14 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
         if all(name.startswith("numpy.") for name in names) and any(it in OF_SIZES for it in sized):
             return filled(samples, node, frame)
         return kinds.same_or_unclear(values, node)
+    like = isinstance(function, ast.Attribute) and function.attr in LIKE_ITS_TENSOR
+    if len(node.args) == 1 and (like or (names and names <= OF_LISTS - STACKS)):
+        made = samples.value(node.args[0], frame)
+        if (made in (*PLAIN, Kind.WHOLE) and like) or isinstance(made, Held):
+            if (value := kinds.tensor(made, node)) in (*PLAIN, Kind.WHOLE):
+                return Kind.WHOLE if value is Kind.WHOLE else Kind.SAME
+        if like:
+            return applied(samples, operations.operation("torch.tensor"), "tensor", node.args, call, frame)
     layers = samples.program.values(model)
     if layers and all(isinstance(it, Made) and operations.operation(it.name) for it in layers):
         return samples.layer(call, frame)
