@@ -195,6 +195,7 @@ PLACES = {
     "added up": "seen += sum(i for i, hit in enumerate(hits) if not hit)",
     "how many": "seen += sum(1 for hit in hits if not hit)",
     "how many in a list": "seen += len([hit for hit in hits.tolist() if not hit])",
+    "how many, by a function": "seen += len(each(hits))",
     "by a name": "missed = [i for i, hit in enumerate(hits) if not hit]\n        kept.append(missed)",
     "pairs in a list": "pairs = list(enumerate(hits.tolist()))\n        kept += [i for i, hit in pairs if not hit]",
     "by a function": "kept += missed(hits)",
@@ -220,6 +221,13 @@ def of_mask(mask):
 
 def first(rows):
     return rows[0].sum().item()
+
+
+def each(rows):
+    found = []
+    for i in range(len(rows)):
+        found.append(np.sum(rows[i].numpy()) / 2)
+    return found
 
 
 """

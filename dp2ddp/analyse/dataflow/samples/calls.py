@@ -246,6 +246,8 @@ def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
             return value
         if isinstance(value, Every) and value.element is Kind.EACH:
             return Kind.COUNT
+        if isinstance(value, Every) and isinstance(value.element, Unclear):
+            return value.element  # there may be as many as there are samples
         if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE, Kind.COLUMNS):
             return Kind.SAME
         if is_list(samples.context, node.args[0]) or samples.context.made(
