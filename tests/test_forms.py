@@ -153,6 +153,8 @@ HELD = {
     "list, its first element": "nets = []\nnets.append(Net())\nif input():\n    nets.append(Other())\nfound = nets[0]",
     "list, its last element": "def last(given):\n    return given[-1]\n\n\nnets = [Other()]\nif input():\n"
     "    nets.append(Other())\nnets.append(Net())\nfound = last(nets)",
+    "list, of a name that a function has, too": "def last(nets):\n    return nets[1]\n\n\nnets = []\nnets.append(Other())\n"
+    "nets.append(Net())\nfound = last(nets)",
     "list, behind a condition": "nets = [Other()]\nif input():\n    nets.append(Other())\nnets.append(Net())\nfound = nets[1]",
     "list, last before there is more": "nets = [Net()]\nfound = nets[-1]\nnets.append(Other())",
     "list, last before another adds to it": "def add(given):\n    given.append(Other())\n\n\nnets = [Other()]\n"

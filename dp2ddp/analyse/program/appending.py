@@ -38,6 +38,7 @@ class Appending:
     def _found(self, scope: Scope, name: str) -> dict[int, tuple[str, ...]]:
         """What is added to a list that a function makes and keeps under one name, in the order of its statements."""
         named = (it for it in ast.walk(scope.node) if isinstance(it, ast.Name) and it.id == name)
+        named = (it for it in named if not self._is_another(it, scope))
         uses = sorted(named, key=lambda it: self.tree.order.get(id(it), 0))
         own = all(self.tree.scope_of.get(id(it)) is scope for it in uses)
         begun = self.tree.statement(uses[0]) if own and name not in scope.params else None
@@ -65,6 +66,16 @@ class Appending:
         if last is not None and not any(map(_may_leave, block)):
             found[id(last)] = (*found[id(last)], LAST)
         return found
+
+    def _is_another(self, use: ast.Name, scope: Scope) -> bool:
+        """Whether a function within a scope, ``def train(items)`` in the module, has a variable of that name itself."""
+        own = inner = self.tree.scope_of.get(id(use))
+        while inner is not None and inner is not scope:
+            seen = inner is own or not inner.is_class
+            if seen and use.id in inner.names - inner.globals - inner.nonlocals:
+                return True
+            inner = inner.parent
+        return False
 
     def _length(self, made: ast.stmt | None, target: ast.Name) -> int | None:
         """How many elements a new list has."""
