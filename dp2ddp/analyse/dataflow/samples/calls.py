@@ -191,8 +191,8 @@ def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
         return Unclear(node, _picked(node.args[0] if node.args else node), refuted=True)
     if value is Kind.WHOLE:
         return value
-    if isinstance(value, Unclear) or value in PLAIN or problem is not None:
-        return Unclear(node, problem, refuted=problem is not None)
+    if isinstance(value, Unclear) or value in (*PLAIN, Kind.EACH) or problem is not None:
+        return Unclear(node, problem, refuted=problem is not None)  # of one sample: their sum is no mean
     return {"none": value, "sum": Kind.TOTAL}.get(reduction, Kind.MEAN)
 
 
