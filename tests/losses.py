@@ -262,7 +262,79 @@ def renamed(batch):
 
 """
 
+# Models of which nothing is known, and what shows that they hand out lists: labels for all samples beside an element.
+HIDDEN = (MODEL, SEVERAL.replace("Heads(8, 2)", "globals()['Heads'](8, 2)"))
+RIGHT = """\
+def right(output, labels, topk=(1,)):
+    _, found = output.topk(max(topk), 1, True, True)
+    same = found.eq(labels.view(-1, 1).expand_as(found))
+    return [same[:, :k].float().sum() for k in topk]
+
+
+"""
+EACH_OF_SEVERAL = """\
+loss = 0
+        for index in range(len(outputs)):
+            loss = loss + (F.log_softmax(outputs[index], 1) ** 2).mean()
+"""
+# Four rows of each sample, one after the other.
+ROTATED = """\
+turned = torch.stack([inputs.cuda().roll(k, 1) for k in range(4)], 1).view(-1, *inputs.shape[1:])
+        outputs = model(turned)"""
+IN_FUNCTION = """\
+def judged(outputs, labels, criteria):
+    labelled, other = criteria[0], criteria[1]
+    return labelled(outputs, labels) + other(outputs)
+
+
+class Small(nn.Module):
+    def forward(self, outputs):
+        return (outputs**2).mean()
+
+
+first = nn.CrossEntropyLoss()
+criteria = nn.ModuleList([])
+criteria.append(first)
+criteria.append(Small())
+criteria.cuda()
+"""
+
 MEANS = {
+    "criteria in a list of a name that a function has, too": program(
+        (CRITERION, IN_FUNCTION), (LOSS, "loss = judged(outputs, targets.cuda(), criteria)")
+    ),
+    "a list of which an element meets labels in a function": program(
+        HIDDEN,
+        ("for epoch in range(2):", RIGHT + "for epoch in range(2):"),
+        (
+            LOSS,
+            EACH_OF_SEVERAL + "        for index in range(len(outputs)):\n"
+            "            seen = right(outputs[index], targets.cuda(), topk=(1, 2))",
+        ),
+    ),
+    "a list that a loop takes apart, with labels": program(
+        HIDDEN,
+        (LOSS, "loss = 0\n        for each in outputs:\n            loss += criterion(each, targets.cuda())"),
+    ),
+    "a list of which an element meets labels": program(
+        HIDDEN,
+        (
+            LOSS,
+            "loss = 0\n        for index in range(len(outputs)):\n"
+            "            loss = loss + criterion(outputs[index] / 2, targets.cuda())",
+        ),
+    ),
+    "some of four rows of each sample, by name": program(
+        (FORWARD, ROTATED),
+        (
+            LOSS,
+            "first, third = outputs[::4], outputs[2::4]\n        straight = outputs[::4]\n"
+            "        loss = criterion(straight, targets.cuda()) + 0.1 * (first - third).pow(2).mean()",
+        ),
+    ),
+    "the first of four rows of each sample": program(
+        (FORWARD, ROTATED), (LOSS, "loss = criterion(outputs[0::4], targets.cuda())")
+    ),
     "entries stored by names that are made of names": program(
         ("data = ", RENAMED + "data = "),
         (
@@ -527,6 +599,48 @@ EVEN_LOSSES = {
 # Those that are not: only one number says so.
 OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0, size=16)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
+    "elements that are compared with labels in other shapes": program(
+        (MODEL, "model = globals()['nn'].Linear(8, 2).cuda()\n"),
+        (
+            "for epoch in range(2):",
+            "def right(output, labels):\n    table = output + labels.view(-1, 1)\n"
+            "    return labels.view(-1, 1).expand_as(table)\n\n\nfor epoch in range(2):",
+        ),
+        (LOSS, EACH_OF_SEVERAL + "        seen = right(outputs[0], targets.cuda())"),
+    ),
+    "elements of which one meets labels only by choice": program(
+        (MODEL, "model = globals()['nn'].Linear(8, 2).cuda()\n"),
+        (
+            LOSS,
+            EACH_OF_SEVERAL
+            + "        if len(data) < 3:\n            loss = criterion(outputs[0], targets.cuda())",
+        ),
+    ),
+    "elements with a label each": program(
+        (MODEL, "model = globals()['nn'].Linear(8, 2).cuda()\n"),
+        (
+            LOSS,
+            "loss = 0\n        for index in range(len(outputs)):\n"
+            "            loss = loss + criterion(outputs[index], targets.cuda()[index])",
+        ),
+    ),
+    "every fourth row, with labels only by choice": program(
+        (
+            LOSS,
+            "loss = outputs[::2].pow(2).mean()\n        if len(data) < 3:\n            loss = criterion(outputs[::2], targets.cuda())",
+        )
+    ),
+    "every fourth row, of which that says nothing": program(
+        (FORWARD, ROTATED),
+        (LOSS, "loss = criterion(outputs[:8:4], targets.cuda()[:2]) + outputs[::4].mean()"),
+    ),
+    "every other sample, by name": program(
+        (
+            LOSS,
+            "labels = targets.cuda()\n        first, wanted = outputs[::2], labels[::2]\n        loss = criterion(first, wanted)",
+        )
+    ),
+    "every other sample": program((LOSS, "loss = criterion(outputs[0::2], targets.cuda()[0::2])")),
     "gradients of a mean in the loss": slopes("outputs.mean()"),
     "gradients of a loss in the loss": slopes("criterion(outputs, targets.cuda())"),
     "gradients of what mixes samples": slopes("(outputs.unsqueeze(1) * outputs.unsqueeze(0)).sum()"),

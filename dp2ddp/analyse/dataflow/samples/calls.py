@@ -32,6 +32,7 @@ from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import call_in, returned
+from dp2ddp.analyse.dataflow.samples.labels import are_listed
 from dp2ddp.analyse.dataflow.samples.layers import called, layers_applied
 from dp2ddp.analyse.dataflow.samples.operations import applied
 from dp2ddp.analyse.dataflow.samples.sizes import OF_SIZES, filled
@@ -255,6 +256,8 @@ def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
         ):
             return Kind.SAME
         part = node.args[0]
+        if value in (Kind.OUTPUT, Kind.ROWS) and are_listed(samples, part, frame):
+            return Kind.SAME
         if value is Kind.BATCH and (holds_tensor(samples, part) or is_only_counted(samples, part)):
             return Kind.COUNT
         counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL, Kind.PICKED: Kind.TOTAL}

@@ -13,6 +13,7 @@ from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Held, 
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.batches import is_list
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples.labels import are_listed, of_every
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.link import Program
@@ -58,7 +59,11 @@ def subscript(samples: Samples, node: ast.Subscript, frame: Frame) -> Value:
             return Every(value)
         if keeps_all(samples, index) or (at in PLAIN and is_list(samples.context, node.value)):
             return value
+        if value in (Kind.OUTPUT, Kind.ROWS) and at in PLAIN and are_listed(samples, node.value, frame):
+            return value
         if value in DEALT and _is_of_each(samples, index, frame):
+            return Kind.ROWS
+        if value in DEALT and of_every(samples, node, frame):
             return Kind.ROWS
         picks = at is Kind.PLACES or (at in BY_SAMPLE and _is_mask(samples.context, index))
         if value in DEALT and not picks and _is_by_place(samples, index, frame):

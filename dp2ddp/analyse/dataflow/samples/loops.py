@@ -11,6 +11,7 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.batches import gives_tensors, is_list, of_columns
 from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.labels import are_listed
 from dp2ddp.analyse.processes.conditions import assigned
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
             return Held(((0, Kind.SAME), (1, kinds.element(held, source))))
     value = samples.value(source, frame)
     if value in DEALT and is_list(samples.context, source):
+        return value
+    if value in (Kind.OUTPUT, Kind.ROWS) and are_listed(samples, source, frame):
         return value
     by_sample = value is Kind.ROWS or (value is Kind.BATCH and samples.context.hands_lists)
     return Kind.EACH if by_sample else kinds.element(value, source)
