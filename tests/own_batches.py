@@ -559,6 +559,14 @@ for step in range(8):
     STEP
     print(step, loss.item())
 """,
+    "columns that are written": """
+for step in range(6):
+    wanted, z = torch.zeros(8, 3), torch.randn(8, 6)
+    wanted[:, step % 3] = 1
+    loss = F.mse_loss(net(z), wanted)
+    STEP
+    print(loss.item())
+""",
     "windows of a text": """
 text = torch.tensor([i * i % 7 % 3 for i in range(90)])
 
@@ -855,6 +863,19 @@ for step in range(8):
         if k % 2:
             scales.append(torch.ones(3) * k)
     loss = criterion(net(torch.stack(inputs)), torch.stack(labels)) * torch.stack(scales).mean()
+    STEP
+    print(step, loss.item())
+""",
+    "rows written in the round itself": """
+for step in range(6):
+    size = 7
+    x, y = torch.zeros(size, 6), torch.zeros(size, dtype=torch.long)
+    inputs = np.zeros((size, 6), dtype="float32")
+    for k in range(size):
+        i = np.random.randint(50)
+        inputs[k], x[k] = X[i].numpy(), X[i]
+        y[k] = Y[i]
+    loss = criterion(net(x + torch.from_numpy(inputs)), y) + criterion(net(x), y)
     STEP
     print(step, loss.item())
 """,

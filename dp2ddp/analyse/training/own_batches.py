@@ -813,7 +813,7 @@ class _Tracing:
         return f"{scope}: {min(added.values())}" if len(added) == 1 and not changed else ""
 
     def _is_written_later(self, node: ast.Call) -> bool:
-        """Whether a call makes an array of which parts are written later."""
+        """Whether a call makes an array of which some rows are written later."""
         program = self.context.program
         call, parent = program.call(node), program.parent(node)
         if call is None or not call.names or not call.names <= FILLS_ARRAY | FILLS | {"numpy.zeros"}:
@@ -821,12 +821,12 @@ class _Tracing:
         if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
             return False
         target, *_ = parent.targets
-        return any(
-            isinstance(it, ast.Subscript)
-            and isinstance(it.ctx, ast.Store)
-            and target in program.definitions(_base(it))
+        stored = (
+            it
             for it in program.body(program.scope(node))
+            if isinstance(it, ast.Subscript) and isinstance(it.ctx, ast.Store)
         )
+        return any(target in program.definitions(base) for it in stored if (base := _written_rows_of(it)))
 
     def _appended_in(self, use: ast.Name) -> str:
         """The block of a loop that adds one entry to a list wherever it runs; nothing where that is not all it does."""
@@ -901,10 +901,15 @@ def _draws_several(call: Call) -> bool:
     return not (isinstance(first, ast.Constant) and first.value == 1)
 
 
-def _base(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Subscript):
+def _written_rows_of(node: ast.Subscript) -> ast.expr | None:
+    """What gets other rows; nothing where that is all rows."""
+    while isinstance(node.value, ast.Subscript):
         node = node.value
-    return node
+    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    is_all = (
+        isinstance(first, ast.Slice) and first.lower is None and first.upper is None and first.step is None
+    )
+    return None if is_all else node.value
 
 
 def _cuts_rows(node: ast.Call, place: int) -> bool:
