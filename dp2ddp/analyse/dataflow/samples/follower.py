@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import deque
 from collections.abc import Iterable, Set
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +28,6 @@ LEVELS = 12
 FUEL = 4000
 BUDGET = 5 * FUEL
 """For one question with all that are asked to answer it."""
-KEPT = 16
-"""How many answers are kept for one question while what they are made of is still being worked out."""
 
 
 class Samples:
@@ -49,8 +46,8 @@ class Samples:
         self._known: dict[tuple[int, Frame], Value] = {}
         self._running: dict[tuple[int, Frame], Value] = {}
         self._frames: dict[object, Frame] = {}
-        self._provisional: dict[tuple[int, Frame], deque[tuple[Value, dict[tuple[int, Frame], Value]]]] = {}
-        """What was found with values that are still being worked out, and which: it holds where they are the same."""
+        self._provisional: dict[tuple[int, Frame], tuple[Value, dict[tuple[int, Frame], Value]]] = {}
+        """What was found with values that are still being worked out, and which: it holds as long as those do."""
         self._assumed: set[tuple[int, Frame]] = set()
         self.taken = context.taken
         """The places that are not known and what they are taken to be."""
@@ -97,12 +94,14 @@ class Samples:
         if key in self._running:
             self._assumed.add(key)
             return self._running[key]
-        for found, behind in reversed(self._provisional.get(key, ())):
+        if key in self._provisional:
+            found, behind = self._provisional[key]
             if (still_open := self._still_open(behind)) is not None:
                 self._assumed |= still_open
                 if not still_open:
                     self._known[key] = found
                 return found
+            del self._provisional[key]
         # A value that is made from itself: what is assumed of it grows until it holds.
         value: Value = Kind.UNKNOWN
         others, asker = self._assumed, self._asking
@@ -127,8 +126,7 @@ class Samples:
         if not still_open:
             self._known[key] = found
         elif all(it in self._running for it in still_open):
-            made = self._provisional.setdefault(key, deque(maxlen=KEPT))
-            made.append((found, {it: self._running[it] for it in still_open}))
+            self._provisional[key] = found, {it: self._running[it] for it in still_open}
         return found
 
     def forget_made_of(self, nodes: Set[int]) -> None:
