@@ -717,7 +717,7 @@ class _Tracing:
             likely = [it.value for it in node.keywords if it.arg in HOW_LIKELY]
             given = [it for it in given if it not in likely]
         if self.context.is_wrapped(call.callees):
-            self._given |= {it for each in given for it in self._numbers_of_rows(each)}
+            self._given |= set().union(*map(self._numbers_of_rows, given))
             found = self._all(given)
             if not found:
                 raise Unknown
@@ -845,38 +845,46 @@ class _Tracing:
             return ""
         return f"{id(block)} {statement in block.body}"
 
-    def _numbers_of_rows(
-        self, node: ast.expr, place: tuple[int | None, ...] = (), depth: int = 0
-    ) -> Iterator[str]:
+    def _numbers_of_rows(self, node: ast.expr) -> set[str]:
         """How many rows what a model is given has, where it is made row by row."""
+        found: set[str] = set()
+        seen: set[tuple[int, tuple[int | None, ...]]] = set()
+        waiting: list[tuple[ast.expr, tuple[int | None, ...]]] = [(node, ())]
+        while waiting:
+            made, place = waiting.pop()
+            if (id(made), place) in seen or len(place) > DEPTH:
+                continue
+            seen.add((id(made), place))
+            if isinstance(made, ast.Call):
+                call = self.context.program.call(made)
+                if call is not None and (rows := self._row_by_row(call)):
+                    found.add(rows)
+                    continue
+            waiting += self._behind(made, place)
+        return found
+
+    def _behind(
+        self, node: ast.expr, place: tuple[int | None, ...]
+    ) -> Iterator[tuple[ast.expr, tuple[int | None, ...]]]:
+        """What a value has its rows of, each with its place in that."""
         program = self.context.program
-        if depth > DEPTH:
-            return
         match node:
-            case ast.Name() | ast.Attribute() if program.definitions(node):
+            case ast.Name() | ast.Attribute():
                 for definition in program.definitions(node):
-                    source = program.source(definition)
-                    behind = program.given(definition) if isinstance(definition, ast.arg) else []
-                    for it in behind:
-                        yield from self._numbers_of_rows(it, place, depth + 1)
-                    if source.how is How.ASSIGNED and not isinstance(definition, ast.arg):
+                    if isinstance(definition, ast.arg):
+                        yield from ((it, place) for it in program.given(definition))
+                    elif (source := program.source(definition)).how is How.ASSIGNED:
                         value, left = source.written
-                        yield from self._numbers_of_rows(value, (*left, *place), depth + 1)  # type: ignore[arg-type]
+                        yield value, (*left, *place)  # type: ignore[misc]
             case ast.Tuple(elts=elts) if place and place[0] is not None and place[0] < len(elts):
-                yield from self._numbers_of_rows(elts[place[0]], place[1:], depth + 1)
-            case ast.Call():
-                call = program.call(node)
-                if call is None:
-                    return
-                if rows := self._row_by_row(call):
-                    yield rows
-                elif scopes := entered(self.context, call):
-                    for it in self._results(scopes):
-                        yield from self._numbers_of_rows(it, place, depth + 1)
+                yield elts[place[0]], place[1:]
+            case ast.Call() if (call := program.call(node)) is not None:
+                if scopes := entered(self.context, call):
+                    yield from ((it, place) for it in self._results(scopes))
                 elif call.names and call.names <= OF_LISTS | {VARIABLE}:
-                    yield from self._numbers_of_rows(node.args[0], (), depth + 1)
+                    yield from ((it, ()) for it in node.args[:1])
                 elif isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS_ROWS | {"astype"}:
-                    yield from self._numbers_of_rows(node.func.value, (), depth + 1)
+                    yield node.func.value, ()
 
     def _pulled(self, node: ast.Call) -> Sites:
         """``next(batches)``."""
