@@ -860,10 +860,10 @@ class _Tracing:
                 if call is not None and (rows := self._row_by_row(call)):
                     found.add(rows)
                     continue
-            waiting += self._behind(made, place)
+            waiting += self._has_rows_of(made, place)
         return found
 
-    def _behind(
+    def _has_rows_of(
         self, node: ast.expr, place: tuple[int | None, ...]
     ) -> Iterator[tuple[ast.expr, tuple[int | None, ...]]]:
         """What a value has its rows of, each with its place in that."""
