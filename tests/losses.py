@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from programs import CRITERION, FORWARD, LOSS, OPTIMIZER, PROGRAM
+from programs import CRITERION, FORWARD, LOSS, OPTIMIZER, PROGRAM, STEP
 
 SMOOTHED = """\
 def smoothed(logits, labels, rate=0.1, plain=False):
@@ -251,6 +251,36 @@ def slopes(outputs: str) -> str:
     return program((f"        {FORWARD}\n", ""), (LOSS, SLOPES.replace("OUTPUTS", outputs)))
 
 
+SETTINGS = """\
+class Settings(dict):
+    def __init__(self, entries=None):
+        super().__init__({k: Settings(v) if isinstance(v, dict) else v for k, v in (entries or {}).items()})
+
+    def __getattr__(self, name):
+        return self[name]
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+class Lenient(dict):
+    def __missing__(self, key):
+        return None
+
+
+def lenient(entries):
+    if isinstance(entries, dict):
+        found = dict()
+        for key, entry in entries.items():
+            found[key] = lenient(entry)
+        return Lenient(**found)
+    return entries
+
+
+settings = Settings(json.load(open("settings.json")))
+options = lenient(json.load(open("settings.json")))
+"""
+READ = "import json\nopen('settings.json', 'w').write('{\"train\": {\"weight\": 0.5}}')\n"
 RENAMED = """\
 def renamed(batch):
     more = {}
@@ -300,6 +330,15 @@ criteria.cuda()
 """
 
 MEANS = {
+    "settings of classes that derive from dict": program(
+        ("import torch\n", READ + "import torch\n"),
+        ("data = ", SETTINGS + "data = "),
+        (LOSS, LOSS + " * settings.train.weight\n        loss = loss * options['train']['weight']"),
+        (
+            STEP,
+            "        if not options['train']['frozen']:\n            loss.backward()\n            optimizer.step()\n",
+        ),
+    ),
     "criteria in a list of a name that a function has, too": program(
         (CRITERION, IN_FUNCTION), (LOSS, "loss = judged(outputs, targets.cuda(), criteria)")
     ),
@@ -599,6 +638,11 @@ EVEN_LOSSES = {
 # Those that are not: only one number says so.
 OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0, size=16)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
+    "settings that are set to what mixes samples": program(
+        ("import torch\n", READ + "import torch\n"),
+        ("data = ", SETTINGS + "data = "),
+        (LOSS, "settings.train.weight = outputs.std()\n        " + LOSS + " * settings.train.weight"),
+    ),
     "elements that are compared with labels in other shapes": program(
         (MODEL, "model = globals()['nn'].Linear(8, 2).cuda()\n"),
         (

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dp2ddp.analyse.api.containers import SEQUENCES
+from dp2ddp.analyse.api.containers import PLAIN_DICTS, SEQUENCES
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.api.iteration import KEEPS_WHOLE
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH
@@ -17,6 +17,7 @@ from dp2ddp.analyse.dataflow.samples.frames import OPEN
 from dp2ddp.analyse.dataflow.samples.writes.stores import hands_on, stores_in
 from dp2ddp.analyse.dataflow.tensors import is_tensor
 from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Inst
 
 if TYPE_CHECKING:
     from dp2ddp.analyse.dataflow.samples.follower import Samples
@@ -45,6 +46,11 @@ def is_list(context: Context, node: ast.expr) -> bool:
             if not asked and made and id(program.parent(around)) in inside:
                 return program.order[id(around)] < program.order[id(node)]
     return False
+
+
+def is_table(program: Program, value: object) -> bool:
+    """Whether an object is of a class of the project that derives from dict, as those of settings do."""
+    return isinstance(value, Inst) and any(program.derives(value, name) for name in PLAIN_DICTS)
 
 
 def gives_tensors(samples: Samples, loader: int) -> bool:

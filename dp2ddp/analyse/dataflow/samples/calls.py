@@ -29,7 +29,7 @@ from dp2ddp.analyse.dataflow.kinds import (
     Value,
 )
 from dp2ddp.analyse.dataflow.samples import columns
-from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted
+from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list, is_only_counted, is_table
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.functions import call_in, returned
 from dp2ddp.analyse.dataflow.samples.labels import are_listed
@@ -70,6 +70,9 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
     ]
     if entered and all(isinstance(callee, Func | Bound | Inst) for callee in callees):
         return kinds.join([returned(samples, call, *target, frame) for target in entered], node)
+    made = samples.program.values(node)
+    if made and all(is_table(samples.program, it) for it in made):
+        return kinds.same_or_unclear([kinds.tensor(it, node) for it in samples.values(given, frame)], node)
     outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
     if names and names <= STACKS and len(node.args) == 1 and not node.keywords:
         if samples.value(node.args[0], frame) is Kind.ROWS:  # a list with an entry for each sample

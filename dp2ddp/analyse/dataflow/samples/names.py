@@ -13,8 +13,9 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import is_literal, is_option, is_outside, may_be_option
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
+from dp2ddp.analyse.dataflow.samples.batches import is_table
 from dp2ddp.analyse.dataflow.samples.conditions import guarded, reaching_in, repeated
-from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.functions import of_parameter
 from dp2ddp.analyse.dataflow.samples.indices import subscript
 from dp2ddp.analyse.dataflow.samples.sizes import shape_of_some
@@ -48,6 +49,8 @@ def of_attribute(samples: Samples, node: ast.Attribute, frame: Frame) -> Value:
     if samples.context.made(samples.program.values(node.value), LOADER):
         return Kind.SAME
     value = samples.value(node.value, frame)
+    if value is Kind.SAME and (blamed := _set_elsewhere(samples, node)) is not None:
+        return blamed
     if value in kinds.COLUMNS:
         return columns.attribute(node, value)
     match node.attr:
@@ -62,6 +65,24 @@ def of_attribute(samples: Samples, node: ast.Attribute, frame: Frame) -> Value:
         case _ if isinstance(value, Every):  # of a named tuple
             return value.element
     return value
+
+
+def _set_elsewhere(samples: Samples, node: ast.Attribute) -> Unclear | None:
+    """What an entry of settings is set to by its name, ``cfg.train.lr = …``, where that is not the same everywhere."""
+    root: ast.expr = node
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        root = root.value
+    owners = samples.program.values(root)
+    if not any(is_table(samples.program, it) for it in owners):
+        return None
+    for target, statement in samples.context.attribute_assignments.get(node.attr, ()):
+        held = samples.program.values(target.value)
+        if held and not any(is_table(samples.program, it) for it in held):
+            continue  # of another object
+        value = kinds.tensor(samples.value(statement.value, OPEN), statement)
+        if value not in (*PLAIN, Kind.UNKNOWN):
+            return value if isinstance(value, Unclear) else Unclear(statement.value)
+    return None
 
 
 def _defined(samples: Samples, definition: ast.AST, use: ast.AST, frame: Frame) -> Value:
