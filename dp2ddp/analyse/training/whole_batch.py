@@ -61,8 +61,6 @@ class WholeBatch(Gathering):
         self.combined = {id(part): Combined("sum", part) for part in asked}
         self._asked_for = frozenset(self.combined)
         self.whole = {*whole, *self.combined}
-        self._heeded = set(self.whole)
-        """What was the whole batch's when it was last told to forget."""
         self._training = training_loaders(loops)
         self.rounds = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
         draws, self._dealt = drawn(context, loops)
@@ -75,9 +73,7 @@ class WholeBatch(Gathering):
 
     def forget(self) -> None:
         """Ask again what values are: more of them are the whole batch's by now."""
-        changed = self.whole ^ self._heeded
-        self._heeded = set(self.whole)
-        self.forget_made_of(changed)
+        self._known.clear()
 
     def comes_alike(self, node: ast.AST) -> bool:
         """Whether every process comes to a place, as often as the others."""
@@ -99,11 +95,11 @@ class WholeBatch(Gathering):
             if it.call is None and key not in self._asked_for:
                 del self.combined[key]
                 self.whole.discard(key)
-                self.forget()
+                self._known.clear()
                 if self.of(it.node) not in (*PLAIN, Kind.WHOLE):
                     self.combined[key] = it
                     self.whole.add(key)
-        self.forget()
+        self._known.clear()
 
     def try_again(self) -> None:
         """Combine where all processes come to after all."""
@@ -178,7 +174,7 @@ class WholeBatch(Gathering):
         for row in rows:
             self.combined[id(row)] = Combined("rows", row, call.node if selected is None else None)
         self.whole.add(id(node))
-        self.forget()
+        self._known.clear()
         return True
 
     def _is_of_settings(self, call: Call) -> bool:
@@ -228,7 +224,7 @@ class WholeBatch(Gathering):
         inner = self._mean_of(node) if average == "even" else None
         self.combined[id(node)] = Combined(kind, node, average=average, inner=inner)
         self.whole.add(id(node))
-        self.forget()
+        self._known.clear()
 
     def is_mixed(self, node: ast.expr) -> bool:
         """Whether a name gets something else in some rounds: ``for name, it in {"loss": loss, "by": "us"}.items()``."""
@@ -268,10 +264,10 @@ class WholeBatch(Gathering):
         ``if loss.item() < best: best = loss.item()``: what is kept under a condition decides it the next time.
         """
         self.whole.add(id(node))
-        self.forget()
+        self._known.clear()
         meets = self.meets(node)
         self.whole.discard(id(node))
-        self.forget()
+        self._known.clear()
         return meets
 
     def is_size(self, node: ast.expr) -> bool:

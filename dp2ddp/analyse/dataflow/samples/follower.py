@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -55,12 +55,6 @@ class Samples:
         """The expressions that were the first not to be known because of a place, by the place."""
         self._fuel = FUEL
         self._budget = BUDGET
-        self._asking: tuple[int, Frame] | None = None
-        """The value that is being worked out, for which others are asked."""
-        self._asked_by: dict[tuple[int, Frame], set[tuple[int, Frame]]] = {}
-        """The values that each was asked for."""
-        self._cut: set[tuple[int, Frame]] = set()
-        """Where a question came to its end before it was answered: another one may come further."""
 
     def of(self, node: ast.AST, frame: Frame = OPEN) -> Value:
         """What an expression is to the samples of the batch, in one call of the function that it stands in."""
@@ -81,12 +75,9 @@ class Samples:
     def value(self, node: ast.AST, frame: Frame) -> Value:
         """What an expression is, where that is asked to answer another question."""
         key = (id(node), frame)
-        if self._asking is not None:
-            self._asked_by.setdefault(key, set()).add(self._asking)
         if key in self._known:
             return self._known[key]
         if len(self._running) > DEPTH or self._fuel < 0:
-            self._cut.add(key)
             return Unclear(node)
         self._fuel -= 1
         self._budget -= 1
@@ -104,8 +95,7 @@ class Samples:
             del self._provisional[key]
         # A value that is made from itself: what is assumed of it grows until it holds.
         value: Value = Kind.UNKNOWN
-        others, asker = self._assumed, self._asking
-        self._asking = key
+        others = self._assumed
         while True:
             self._running[key] = value
             self._assumed = set()
@@ -117,10 +107,7 @@ class Samples:
             if found == value or key not in self._assumed:
                 break
             self._fuel -= 1
-            if self._fuel <= 0:
-                self._cut.add(key)
             value = found if self._fuel > 0 else Unclear(node)
-        self._asking = asker
         still_open = self._assumed - {key}
         self._assumed = others | still_open
         if not still_open:
@@ -128,21 +115,6 @@ class Samples:
         elif all(it in self._running for it in still_open):
             self._provisional[key] = found, {it: self._running[it] for it in still_open}
         return found
-
-    def forget_made_of(self, nodes: Set[int]) -> None:
-        """Ask again what is made of some expressions, and what could not be answered to its end."""
-        waiting = [key for key in self._asked_by if key[0] in nodes]
-        waiting += [key for key in (*self._known, *self._provisional) if key[0] in nodes]
-        waiting += self._cut
-        self._cut.clear()
-        gone = set[tuple[int, Frame]]()
-        while waiting:
-            key = waiting.pop()
-            if key not in gone:
-                gone.add(key)
-                self._known.pop(key, None)
-                self._provisional.pop(key, None)
-                waiting += self._asked_by.pop(key, ())
 
     def _still_open(self, behind: dict[tuple[int, Frame], Value]) -> set[tuple[int, Frame]] | None:
         """Which of some values are still being worked out; None where one has come to be another one since."""
