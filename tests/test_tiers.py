@@ -987,7 +987,7 @@ def test_what_needs_the_whole_batch_beside_the_model_keeps_it(name: str) -> None
 
 @pytest.mark.parametrize(
     "test",
-    ["outputs.max() > 0", "float(outputs.mean()) > 0", "torch.any(outputs > 0)"],
+    ["outputs.max() > 0", "float(outputs.std()) > 0", "torch.any(outputs > 0)"],
 )
 def test_a_module_that_only_some_parts_come_to_keeps_the_batches_whole(test: str) -> None:
     """Each process would decide by its own part whether it takes part in the average."""

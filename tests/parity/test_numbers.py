@@ -879,7 +879,7 @@ WRITTEN = {
         "",
         "",
         MARKED.replace("[i] = 3", "[i] += 1").replace("WHAT", "guesses"),
-        "sharded",
+        "whole batch",
     ),
     "guesses where a mask is": ("", "", "    guesses[inputs[:, 0] > 0] = 3\n", "sharded"),
     "another name's": ("", "", "    same = guesses.view(-1)\n" + MARKED.replace("WHAT", "same"), "sharded"),
@@ -902,7 +902,7 @@ WRITTEN = {
         "",
         "",
         MARKED.replace("WHAT", "guesses") + "    kept.append(guesses)\n",
-        "sharded",
+        "whole batch",
     ),
 }
 

@@ -162,8 +162,8 @@ class Gathering(Forwards):
         """Whether others read rows, or sums, that a function leaves in an attribute: to them they are a part's."""
         others = self._read.get(node.attr, []) if isinstance(node.ctx, ast.Store) else []
         others = [it for it in others if self.program.scope(it).index not in entered]
-        fine = (*PLAIN, *AVERAGED, Kind.WHOLE, Kind.UNKNOWN)
-        if not others or kinds.tensor(self.value(node, OPEN), node) in fine:
+        value = kinds.tensor(self.value(node, OPEN), node) if others else Kind.SAME
+        if isinstance(value, Unclear) or value in (*PLAIN, *AVERAGED, Kind.WHOLE, Kind.UNKNOWN):
             return False
         owners = self.program.values(node.value)
         return any(owners & self.program.values(it.value) for it in others)
