@@ -624,7 +624,8 @@ with multiprocessing.get_context("fork").Pool(2) as workers:
 """,
 )
 VERBS = program(
-    imports="import numpy as np\nimport os\nimport yaml\nfrom pathlib import Path\nfrom PIL import Image",
+    imports="import numpy as np\nimport os\nimport yaml\nfrom pathlib import Path\nfrom PIL import Image\n"
+    "import torchvision.transforms.functional as TF\nfrom torchvision.transforms import ToPILImage",
     setup="""\
 yaml.safe_dump({"b": 2}, open("d.yaml", "w"))
 text = yaml.dump({"c": 3})
@@ -638,6 +639,8 @@ np.arange(4).tofile("raw.bin")
 np.savez("z.npz", a=np.zeros(2))
 picture = Image.fromarray(np.zeros((4, 4, 3), dtype=np.uint8))
 picture.resize((2, 2)).save(os.path.join("img-%d.png" % epoch))
+TF.to_pil_image(torch.zeros(3, 4, 4)).save("made-%d.png" % epoch)
+ToPILImage()(torch.zeros(3, 4, 4)).save("layer-%d.png" % epoch)
 traced = torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))
 traced.save("traced.pt")
 torch.save(obj=model.state_dict(), f="kw.pt")

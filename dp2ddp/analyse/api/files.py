@@ -303,6 +303,7 @@ WRITING_METHODS = {
     "matplotlib.": {"show"},
     "plotly.": {"show"},
     "torch.jit.": {"save"},
+    "torchvision.transforms.": {"save"},  # of the pictures that they make
 }
 # Methods that write whoever has them, if that is not one of the project's classes; `save` if it is given a path.
 WRITING_ANYWAY = frozenset("""
