@@ -244,6 +244,12 @@ def place_beside(path: Path, line: int, beside: Path) -> str:
     return f"{folder}{path.name}:{line}"
 
 
+def elsewhere(at: Location | Anchor, beside: Location | Anchor) -> str:
+    """A place in brackets, behind what is said of it beside another one; nothing where that is its line."""
+    same = (at.path, at.span.line) == (beside.path, beside.span.line)
+    return "" if same else f" ({place_beside(at.path, at.span.line, beside.path)})"
+
+
 DONE = "no action needed"
 """What is said to do where nothing is."""
 LONGEST = 160

@@ -441,13 +441,19 @@ class _NamedByText(ast.NodeTransformer):
             yield owner, name, value
 
     def _owner(self, names: ast.expr) -> ast.expr | None:
-        """The object whose attributes an expression holds by their names."""
-        match names:
-            case ast.Call(func=ast.Name(id="vars"), args=[owner], keywords=[]) if "vars" not in self.rebound:
-                return None if isinstance(owner, ast.Starred) else owner
-            case ast.Attribute(value=owner, attr="__dict__"):
-                return owner
-        return None
+        return None if isinstance(names, ast.Call) and "vars" in self.rebound else namespace(names)
+
+
+def namespace(node: ast.expr) -> ast.expr | None:
+    """The object whose attributes an expression holds by their names: ``vars(it)``, ``it.__dict__``."""
+    match node:
+        case ast.Call(func=ast.Name(id="vars"), args=[owner], keywords=[]) if not isinstance(
+            owner, ast.Starred
+        ):
+            return owner
+        case ast.Attribute(value=owner, attr="__dict__"):
+            return owner
+    return None
 
 
 def _identifier(node: ast.AST | None) -> str | None:

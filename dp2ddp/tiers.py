@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Number, Problem, Tier
-from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding, place_beside
+from dp2ddp.plan import DONE, Finding, Severity, elsewhere, finding
 
 ASKED = "--exact was given"
 BRIEFLY = "not sharded"
@@ -201,7 +201,7 @@ def _cure(facts: Facts, fact: Fact, problem: Problem, briefly: bool = False) -> 
     scripts = [it for it in facts.scripts if it.program in fact.scripts]
     if not any(it.assumptions for it in scripts):
         refuted = next((it for one in scripts for it in one.decisive if it.problem.is_refuted), None)  # type: ignore[union-attr]
-        if refuted is None or not (place := _place(refuted.cause, fact.cause)):
+        if refuted is None or not (place := elsewhere(refuted.cause, fact.cause)):
             return DONE
         gist = refuted.problem.gist or "sharding is ruled out"  # type: ignore[union-attr]
         return f"{DONE}: {gist}{place}"
@@ -210,9 +210,3 @@ def _cure(facts: Facts, fact: Fact, problem: Problem, briefly: bool = False) -> 
 
 def _help(problem: Problem, briefly: bool) -> str:
     return briefly and problem.briefly or problem.help
-
-
-def _place(at: Anchor, beside: Anchor) -> str:
-    """Where something is, behind what is said of it beside another place."""
-    same = (at.path, at.span.line) == (beside.path, beside.span.line)
-    return "" if same else f" ({place_beside(at.path, at.span.line, beside.path)})"

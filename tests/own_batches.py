@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from programs import AVERAGES
+
 HEAD = """\
 import random
 from collections import deque, namedtuple
@@ -24,6 +26,36 @@ optimizer.zero_grad()
 loss.backward()
 optimizer.step()
 """
+PREFETCHER = """
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
+
+
+class Prefetcher:
+    def __init__(self, source):
+        self.source = iter(source)
+        self.preload()
+
+    def preload(self):
+        try:
+            self.x, self.y = next(self.source)
+        except StopIteration:
+            self.x = None
+            self.y = None
+            return
+        self.x = self.x.float()
+
+    def next(self):
+        x = self.x
+        y = self.y
+        self.preload()
+        return x, y
+
+
+"""
+SCALING = PREFETCHER.replace(
+    "        self.preload()\n\n    def preload",
+    "        self.scale = torch.tensor([1.0]).view(1, 1)\n        self.preload()\n\n    def preload",
+).replace("self.x.float()", "self.x.float().mul_(self.scale)")
 
 
 def with_steps(head: str, body: str, step: str = STEP) -> str:
@@ -299,33 +331,8 @@ def train(model, batches, held_out):
 
 train(net, Batches(X[:40], Y[:40], 7), Batches(X[40:], Y[40:], 4))
 """,
-    "prefetcher": """
-loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
-
-
-class Prefetcher:
-    def __init__(self, source):
-        self.source = iter(source)
-        self.scale = torch.tensor([1.0]).view(1, 1)
-        self.preload()
-
-    def preload(self):
-        try:
-            self.x, self.y = next(self.source)
-        except StopIteration:
-            self.x = None
-            self.y = None
-            return
-        self.x = self.x.float().mul_(self.scale)
-
-    def next(self):
-        x = self.x
-        y = self.y
-        self.preload()
-        return x, y
-
-
-for epoch in range(2):
+    "prefetcher": SCALING
+    + """for epoch in range(2):
     prefetcher = Prefetcher(loader)
     x, y = prefetcher.next()
     total = 0.0
@@ -336,41 +343,10 @@ for epoch in range(2):
         x, y = prefetcher.next()
     print(epoch, total)
 """,
-    "meters beside a prefetcher": """
-loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
-
-
-class Prefetcher:
-    def __init__(self, source):
-        self.source = iter(source)
-        self.preload()
-
-    def preload(self):
-        try:
-            self.x, self.y = next(self.source)
-        except StopIteration:
-            self.x = None
-            self.y = None
-            return
-        self.x = self.x.float()
-
-    def next(self):
-        x = self.x
-        y = self.y
-        self.preload()
-        return x, y
-
-
-class Meter:
-    def __init__(self):
-        self.val = self.avg = self.sum = self.count = 0
-
-    def update(self, val, n=1):
-        self.val = val
-        self.sum += val * n
-        self.count += n
-        self.avg = self.sum / self.count
-
+    "meters beside a prefetcher": PREFETCHER
+    + """"""
+    + AVERAGES
+    + """
 
 def train(epoch):
     losses, right, step = Meter(), Meter(), 0

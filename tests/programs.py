@@ -70,6 +70,18 @@ def check(outputs):
 
 
 """
+# A meter as it stands in many scripts.
+AVERAGES = """\
+class Meter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+"""
 METER = """
 
 class Meter:

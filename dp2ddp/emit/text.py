@@ -42,7 +42,7 @@ def report(
         command: what writes the files, where they are not.
         verify: options that ``verify`` needs to convert as this run did, or to find the original.
         quiet: only what was found.
-        verbose: what was changed, too.
+        verbose: what was changed, and all reasons, too.
         vendored: the folder that becomes a copy of the runtime.
         measured: what was measured to choose the form.
     """

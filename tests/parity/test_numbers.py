@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
+from programs import AVERAGES
 
 from dp2ddp.convert import convert
 from dp2ddp.plan import Finding
@@ -13,22 +14,16 @@ from dp2ddp.source import Project
 from parity.harness import Lab, Run
 
 PATH = Path("/example/train.py")
-SETUP = """\
+SETUP = (
+    """\
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
-class Meter:
-    def __init__(self):
-        self.val = self.avg = self.sum = self.count = 0
-
-    def update(self, val, n=1):
-        self.val = val
-        self.sum += val * n
-        self.count += n
-        self.avg = self.sum / self.count
-
+"""
+    + AVERAGES
+    + """
 
 def accuracy(output, target, topk=(1,)):
     maxk = max(topk)
@@ -51,6 +46,7 @@ model = nn.DataParallel(nn.Linear(8, 4)).cuda()
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
+)
 STEP = """\
         inputs, targets = inputs.cuda(), targets.cuda()
         outputs = model(inputs)

@@ -30,8 +30,10 @@ class Forwards(Samples):
 
     @cached_property
     def _inside(self) -> _Inside:
-        kept = _insides(self.context)
-        return kept.setdefault(frozenset(self.context.taken.items()), _Inside(self.context))
+        kept, taken = _insides(self.context), frozenset(self.context.taken.items())
+        if taken not in kept:
+            kept[taken] = _Inside(self.context)
+        return kept[taken]
 
     def forward(self, call: Call, frame: Frame) -> Value:
         """Each replica, too, sees its own part only; what it is given must be made sample by sample."""

@@ -54,7 +54,7 @@ from dp2ddp.analyse.processes.writes import (
 )
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.facts import Effect, Reread
-from dp2ddp.plan import place_beside
+from dp2ddp.plan import elsewhere
 
 MOST_PLACES = 3
 """How many places wait for one that reads; where it is come to from more, it waits itself."""
@@ -331,11 +331,7 @@ def _come_together(context: Context, node: ast.AST, guards: list[Effect]) -> boo
 def _shown(context: Context, call: Call, statement: ast.stmt) -> str:
     """A call, with its place where that is not in the lines of the statement that waits."""
     at, here = context.program.location(call.node), context.program.location(statement)
-    name = f"`{ast.unparse(call.node.func)}()`"
-    if at.path != here.path:
-        return f"{name} ({place_beside(at.path, at.span.line, here.path)})"
-    inside = here.span.line == at.span.line
-    return name if inside else f"{name} (line {at.span.line})"
+    return f"`{ast.unparse(call.node.func)}()`{elsewhere(at, here)}"
 
 
 def _is_reread(call: Call, file: paths.File, writing: Call, written: paths.File) -> bool:

@@ -38,6 +38,11 @@ class Call:
             if (name := full_name(callee))
         )
 
+    @property
+    def sets_attribute(self) -> bool:
+        """``setattr(object, name, value)``."""
+        return "builtins.setattr" in self.names and len(self.node.args) == 3
+
 
 @dataclass(frozen=True)
 class Arguments:

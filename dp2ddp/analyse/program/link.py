@@ -32,10 +32,10 @@ from dp2ddp.analyse.program.members import Members
 from dp2ddp.analyse.program.names import Lookup
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
-from dp2ddp.analyse.program.sources import Source, namespace, source
+from dp2ddp.analyse.program.sources import Source, source
 from dp2ddp.analyse.program.special import Nothing, Special
 from dp2ddp.analyse.program.store import Store
-from dp2ddp.source import Project, SourceFile
+from dp2ddp.source import Project, SourceFile, namespace
 
 
 class Linker:
@@ -139,6 +139,11 @@ class Program:
     def source(self, definition: ast.AST) -> Source:
         """What a definition takes its value from."""
         return source(definition, self.parent)
+
+    def names_of(self, node: ast.AST) -> frozenset[str]:
+        """The names of what a call may call, outside the project; nothing of what is no call."""
+        call = self.call(node)
+        return call.names if call is not None else frozenset()
 
     def namespaces(self, node: ast.expr) -> list[ast.expr]:
         """The objects whose attributes an expression holds by their names: ``vars(it)``, or what has got that."""

@@ -88,13 +88,3 @@ def source(definition: ast.AST, parent: Callable[[ast.AST], ast.AST | None]) -> 
         case ast.withitem(optional_vars=target, context_expr=value) if inside is target:
             return Source(How.ENTERED, value, path)
     return OTHER
-
-
-def namespace(node: ast.expr) -> ast.expr | None:
-    """The object whose attributes an expression holds by their names: ``vars(it)``, ``it.__dict__``."""
-    match node:
-        case ast.Call(func=ast.Name(id="vars"), args=[owner], keywords=[]) | ast.Attribute(
-            value=owner, attr="__dict__"
-        ):
-            return owner
-    return None

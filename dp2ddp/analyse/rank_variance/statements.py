@@ -258,7 +258,7 @@ class Statements:
         chosen = frame.chosen or self.store.decider(node, found) is not None
         how = any_of(self.expressions.how(it, frame, found) for it in handed(node)) & ~SIZED
         how |= CHOSEN if chosen else 0
-        if "builtins.setattr" in call.names and len(node.args) == 3:
+        if call.sets_attribute:
             self._set(node, how, frame, found)
         elif isinstance(node.func, ast.Attribute) and not is_outside_name(
             self.program.values(node.func.value)

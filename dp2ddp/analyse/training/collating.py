@@ -30,6 +30,7 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.definitions import right_side
+from dp2ddp.analyse.dataflow.samples.indices import is_everything
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind, is_spread
@@ -377,9 +378,7 @@ class _Collating:
             case Form.COLLATED if at is Form.FIXED and key is not None:
                 return held
             case Form.ROWS | Form.COLLATED if isinstance(index, ast.Tuple) and at is Form.FIXED:
-                first = index.elts[0]
-                whole = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
-                return held if whole else Across(node)
+                return held if is_everything(index.elts[0]) else Across(node)
             case Parts(entries=entries) if at is Form.FIXED:
                 known = dict(entries)
                 return known.get(key, known.get(None, Across(node)))

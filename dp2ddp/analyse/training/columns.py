@@ -16,6 +16,7 @@ from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.tensors import FILLS, ZEROS
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.dataflow.forwards import is_in_training_mode
+from dp2ddp.analyse.dataflow.samples.indices import first_of
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.sources import How
@@ -177,8 +178,7 @@ class _Tracing:
             case ast.Name():
                 self._named(node, fed, cut)
             case ast.Subscript(value=held, slice=index):
-                first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
-                self._follow(held, fed, cut or isinstance(first, ast.Slice))
+                self._follow(held, fed, cut or isinstance(first_of(index), ast.Slice))
             case ast.Call():
                 self._called(node, fed, cut)
             case ast.Attribute(value=held) if not self.program.definitions(node):

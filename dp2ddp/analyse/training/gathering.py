@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from functools import cached_property
 
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.tensors import OF_LISTS
@@ -160,24 +159,13 @@ class Gathering(Forwards):
 
     def _is_read_outside(self, node: ast.Attribute, entered: Set[int]) -> bool:
         """Whether others read rows, or sums, that a function leaves in an attribute: to them they are a part's."""
-        others = self._read.get(node.attr, []) if isinstance(node.ctx, ast.Store) else []
+        others = _reads(self.context).get(node.attr, []) if isinstance(node.ctx, ast.Store) else []
         others = [it for it in others if self.program.scope(it).index not in entered]
         value = kinds.tensor(self.value(node, OPEN), node) if others else Kind.SAME
         if isinstance(value, Unclear) or value in (*PLAIN, *AVERAGED, Kind.WHOLE, Kind.UNKNOWN):
             return False
         owners = self.program.values(node.value)
         return any(owners & self.program.values(it.value) for it in others)
-
-    @cached_property
-    def _read(self) -> dict[str, list[ast.Attribute]]:
-        """Where attributes are read that may have been set before, by their names."""
-        found: dict[str, list[ast.Attribute]] = {}
-        for node in self.program.nodes.values():
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                if getattr(self.program.scope(node).node, "name", "") == "__init__":
-                    continue
-                found.setdefault(node.attr, []).append(node)
-        return found
 
     def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
         """The rows that a call is given; none where it is given something else that differs between parts."""
@@ -323,6 +311,17 @@ class Gathering(Forwards):
             if not isinstance(part, ast.stmt | ast.ExceptHandler)
         ]
         return [inner for part in given for inner in ast.walk(part)]
+
+
+@once
+def _reads(context: Context) -> dict[str, list[ast.Attribute]]:
+    """Where attributes are read that may have been set before, by their names."""
+    found: dict[str, list[ast.Attribute]] = {}
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if getattr(context.program.scope(node).node, "name", "") != "__init__":
+                found.setdefault(node.attr, []).append(node)
+    return found
 
 
 @once

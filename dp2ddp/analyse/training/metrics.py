@@ -543,8 +543,9 @@ class _Followed:
                         if isinstance(target, ast.Subscript):  # `fields[name] = loss` of `fields = vars(it)`
                             owners = self.program.namespaces(target.value)
                             self.handed |= set().union(*map(self._held, owners))
-                if isinstance(node, ast.Call) and self._sets_attribute(node) and self.given(node):
-                    self.handed |= self._held(node.args[0])
+                call = self.program.call(node)
+                if call is not None and call.sets_attribute and self.given(call.node):
+                    self.handed |= self._held(call.node.args[0])  # `setattr(it, name, loss)`
                 if isinstance(node, ast.Assign) and self._is_by_sample(node.value):
                     self.rows |= self._bound(node.targets)
                 if isinstance(node, ast.Assign):
@@ -590,11 +591,6 @@ class _Followed:
     def holding(self, *nodes: ast.expr) -> set[int]:
         """Where a name is noted that gets some of a few expressions: what an object holds no value tells of."""
         return self.handed if any(self._uses(it, self.handed) for it in nodes) else self.known
-
-    def _sets_attribute(self, node: ast.Call) -> bool:
-        """``setattr(it, name, loss)``, with a name that is not written out."""
-        call = self.program.call(node)
-        return call is not None and "builtins.setattr" in call.names and len(node.args) == 3
 
     def _records(self, node: ast.Call) -> bool:
         """Whether a method keeps what it is given: by its name, or because it puts that into its object."""

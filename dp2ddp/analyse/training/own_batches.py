@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dp2ddp.analyse import wrappers
@@ -33,6 +33,7 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
 from dp2ddp.analyse.dataflow.forwards import is_in_training_mode
+from dp2ddp.analyse.dataflow.samples.indices import first_of, is_everything
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
@@ -293,19 +294,15 @@ class _Tracing:
     _circles: set[int] = field(default_factory=set)  # what is made from itself
     _returned_to: set[int] = field(default_factory=set)  # what was asked for once more
     _is_circular: bool = False  # whether something made from itself was asked for
-    _by_rows: dict[int, str] = field(
-        default_factory=dict
-    )  # what is written row by row, and how many rows that has
-    _given: set[str] = field(
-        default_factory=set
-    )  # how many what a wrapped model is given has: it is cut into these
+    _by_rows: set[str] = field(default_factory=set)  # how many rows what is written row by row has
+    _given: set[str] = field(default_factory=set)  # what a wrapped model is given has: it is cut into these
     _no_rows: frozenset[str] = frozenset()  # of something else
 
     def of_loss(self, backward: ast.Call) -> Sites | None:
         """The batches that a loss is computed of; None where that is not known."""
         try:
             found = self._of(self.context.loss(backward))
-            if others := {*self._by_rows.values()} - self._given - self._no_rows:
+            if others := self._by_rows - self._given - self._no_rows:
                 return _Tracing(self.context, self.loop, self.runs, _no_rows=self._no_rows | others).of_loss(
                     backward
                 )
@@ -413,7 +410,7 @@ class _Tracing:
             return index
         if not self._varies(node):
             return {}
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_of(node.slice)
         if not isinstance(first, ast.Slice):
             raise Unknown  # a batch, or a sample
         return self._site(node)
@@ -442,14 +439,12 @@ class _Tracing:
     def _is_order(self, node: ast.expr) -> bool:
         """Whether an expression can only be numbers that were put in an order."""
         found = self._behind(node) if isinstance(node, ast.Name | ast.Attribute) else []
-        return bool(found) and all(
-            it and all(name in ORDERS for name in it) for it in map(self._names, found)
-        )
+        return self._all_call(found, ORDERS.__contains__)
 
-    def _names(self, node: ast.expr) -> frozenset[str]:
-        """What an expression calls; nothing where it is no call."""
-        call = self.context.program.call(node) if isinstance(node, ast.Call) else None
-        return call.names if call is not None else frozenset()
+    def _all_call(self, nodes: list[ast.expr], known: Callable[[str], bool]) -> bool:
+        """Whether expressions are calls, all of functions that are known."""
+        called = [self.context.program.names_of(it) for it in nodes]
+        return bool(called) and all(names and all(map(known, names)) for names in called)
 
     def _index(self, node: ast.Subscript) -> Sites:
         before, self._is_circular = self._is_circular, False
@@ -643,9 +638,7 @@ class _Tracing:
     def _is_array(self, node: ast.expr) -> bool:
         """Whether an expression is what a function of torch or numpy returns."""
         found = self._behind(node) if isinstance(node, ast.Name | ast.Attribute) else [node]
-        return bool(found) and all(
-            it and all(name.startswith(ARRAY_HOMES) for name in it) for it in map(self._names, found)
-        )
+        return self._all_call(found, lambda name: name.startswith(ARRAY_HOMES))
 
     def _is_structured(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether an expression is a tuple, list or dict that is written out somewhere."""
@@ -758,7 +751,7 @@ class _Tracing:
         if names == {"builtins.next"}:
             return self._pulled(node)
         if (rows := self._row_by_row(call)) and rows not in self._no_rows:
-            self._by_rows[id(node)] = rows
+            self._by_rows.add(rows)
             return self._site(node)
         if all(it in PASSES_NUMBER_ON or it.startswith((*NUMBER_HOMES, "builtins.")) for it in names):
             return {}
@@ -768,8 +761,7 @@ class _Tracing:
             self._drawn |= {ast.unparse(it) for given in handed(node) for it in ast.walk(given)}
             return self._site(node)
         if names & FILLS or names and names <= FILLS_ARRAY and self._varies(node):
-            first = node.args[0] if node.args else None
-            first = first.elts[0] if isinstance(first, ast.Tuple | ast.List) and first.elts else first
+            first = _first_size(node.args[0]) if node.args else None
             if first is None or isinstance(first, ast.Constant) and first.value == 1:
                 return {}
             self._filled.append(ast.unparse(first))
@@ -791,8 +783,7 @@ class _Tracing:
             return ""
         scope = program.scope(node).index
         if self._is_written_later(node):
-            first = node.args[0]
-            first = first.elts[0] if isinstance(first, ast.Tuple | ast.List) and first.elts else first
+            first = _first_size(node.args[0])
             return "" if isinstance(first, ast.Constant) else f"{scope}: {ast.unparse(first)}"
         (rows,) = node.args[:1]
         if not call.names or not call.names <= OF_LISTS | {"torch.Tensor"} or not isinstance(rows, ast.Name):
@@ -905,19 +896,20 @@ def _draws_several(call: Call) -> bool:
     if call.names & DRAWS_ONE or not (named or len(call.node.args) >= needed):
         return False
     sizes = named or (call.node.args[:1] if needed == 1 else call.node.args[-1:])
-    first = sizes[0].elts[0] if isinstance(sizes[0], ast.Tuple | ast.List) and sizes[0].elts else sizes[0]
+    first = _first_size(sizes[0])
     return not (isinstance(first, ast.Constant) and first.value == 1)
+
+
+def _first_size(sizes: ast.expr) -> ast.expr:
+    """How many rows sizes say, ``n`` and ``(n, 3)``."""
+    return sizes.elts[0] if isinstance(sizes, ast.Tuple | ast.List) and sizes.elts else sizes
 
 
 def _written_rows_of(node: ast.Subscript) -> ast.expr | None:
     """What gets other rows; nothing where that is all rows."""
     while isinstance(node.value, ast.Subscript):
         node = node.value
-    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
-    is_all = (
-        isinstance(first, ast.Slice) and first.lower is None and first.upper is None and first.step is None
-    )
-    return None if is_all else node.value
+    return None if is_everything(first_of(node.slice)) else node.value
 
 
 def _cuts_rows(node: ast.Call, place: int) -> bool:

@@ -21,6 +21,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.follower import Samples
+from dp2ddp.analyse.dataflow.samples.indices import first_of, is_everything
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.sources import How, Source
 from dp2ddp.analyse.program.updates import updated
@@ -30,7 +31,7 @@ from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.analyse.training.metrics import Reporters, deciding, picked
 from dp2ddp.analyse.training.tensors import Tensors
 from dp2ddp.analyse.training.totals import Adding, Totals
-from dp2ddp.analyse.training.whole_batch import UNWEIGHED, Combined, WholeBatch, average_of, names_of
+from dp2ddp.analyse.training.whole_batch import UNWEIGHED, Combined, WholeBatch, average_of
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 
 
@@ -414,8 +415,8 @@ def _goes_by_place(samples: Samples, call: ast.expr) -> bool:
         for node in program.body(program.scopes[scope]):
             match node:
                 case ast.Subscript(value=rows, slice=index):
-                    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
-                    some = isinstance(first, ast.Constant) or isinstance(first, ast.Slice) and _is_part(first)
+                    first = first_of(index)
+                    some = isinstance(first, ast.Constant | ast.Slice) and not is_everything(first)
                     if some and samples.of(rows) is Kind.ROWS:
                         return True
                 case ast.Name(ctx=ast.Load()) if _is_place(samples, node):
@@ -424,10 +425,6 @@ def _goes_by_place(samples: Samples, call: ast.expr) -> bool:
                     if name in PLACES_OF or name == "where" and len(given) == 1:
                         return True
     return False
-
-
-def _is_part(cut: ast.Slice) -> bool:
-    return not cut.lower is cut.upper is cut.step is None
 
 
 def _is_place(samples: Samples, name: ast.Name) -> bool:
@@ -455,7 +452,7 @@ def _is_number(samples: Samples, source: Source) -> bool:
         return True
     paired = source.place[0] if "builtins.zip" in call.names and len(source.place) == 1 else None
     counter = call.node.args[paired] if paired is not None and paired < len(call.node.args) else None
-    return isinstance(counter, ast.Call) and bool(names_of(samples.program, counter) & COUNTERS)
+    return counter is not None and bool(samples.program.names_of(counter) & COUNTERS)
 
 
 def _mentioned(node: ast.AST) -> set[str]:

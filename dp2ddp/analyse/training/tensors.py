@@ -8,7 +8,7 @@ from dp2ddp.analyse.api.purity import ARRAYS_AND_BUILTINS
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.definitions import right_side
-from dp2ddp.analyse.training.whole_batch import WholeBatch, names_of
+from dp2ddp.analyse.training.whole_batch import WholeBatch
 
 STEPS = 2000
 """How many expressions one question may lead to."""
@@ -55,7 +55,7 @@ class Tensors:
                     for it in self.program.body(scope)
                     if isinstance(it, ast.Return) and it not in asked
                 ]
-                names = names_of(self.program, node)
+                names = self.program.names_of(node)
                 if any(name.startswith(ARRAYS_AND_BUILTINS) for name in names):
                     return False
                 method = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -98,7 +98,7 @@ class Tensors:
 
     def _is_sum(self, node: ast.expr) -> bool:
         """Whether an expression is a tensor, or Python's sum of some."""
-        if isinstance(node, ast.Call) and names_of(self.program, node) == {"builtins.sum"} and node.args:
+        if isinstance(node, ast.Call) and self.program.names_of(node) == {"builtins.sum"} and node.args:
             summed = node.args[0]
             return isinstance(summed, ast.GeneratorExp | ast.ListComp) and self.is_tensor(summed.elt)
         return self.is_tensor(node)

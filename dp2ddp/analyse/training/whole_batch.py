@@ -17,7 +17,6 @@ from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Held,
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
@@ -235,7 +234,7 @@ class WholeBatch(Gathering):
     def _entries(self, source: ast.expr | None, place: tuple[int | None, ...]) -> list[Value]:
         """What a loop gets at a place of its elements, round by round, where all are known by their names."""
         first, rest = (place[0], place[1:]) if place else (None, ())
-        names = names_of(self.program, source) if isinstance(source, ast.Call) else set()
+        names = self.program.names_of(source) if source is not None else frozenset[str]()
         match source:
             case ast.Call(args=[inner, *_]) if "builtins.enumerate" in names:
                 return self._entries(inner, rest) if first == 1 else []
@@ -417,7 +416,7 @@ class WholeBatch(Gathering):
         match node:
             case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[]) if method in WITHOUT_GRAPH:
                 return self.peeled(inner)
-            case ast.Call(args=[inner]) if "builtins.float" in names_of(self.program, node):
+            case ast.Call(args=[inner]) if "builtins.float" in self.program.names_of(node):
                 return self.peeled(inner)
             case ast.Attribute(value=inner, attr="data"):
                 return self.peeled(inner)
@@ -446,7 +445,7 @@ class WholeBatch(Gathering):
         return super().compute(node, frame)
 
     def call(self, node: ast.Call, frame: Frame) -> Value:
-        names = names_of(self.program, node)
+        names = self.program.names_of(node)
         if is_runtime(names):
             return Kind.WHOLE
         given = handed(node)
@@ -474,12 +473,6 @@ class WholeBatch(Gathering):
         ):
             return Kind.WHOLE
         return value
-
-
-def names_of(program: Program, node: ast.Call) -> set[str]:
-    """The names of what a call may call, outside the project."""
-    call = program.call(node)
-    return call.names if call is not None else set()
 
 
 def _shown(node: ast.AST) -> list[ast.expr] | None:

@@ -160,9 +160,18 @@ def keeps_all(samples: Samples, index: ast.expr) -> bool:
     """Whether an index takes the same from every sample: slices and numbers after the samples' dimension."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     first = parts[0] if parts else None
-    whole = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
     every = isinstance(first, ast.Constant) and first.value is Ellipsis
-    return (whole or every) and all(_is_place(samples, part) for part in parts[1:])
+    return (is_everything(first) or every) and all(_is_place(samples, part) for part in parts[1:])
+
+
+def first_of(index: ast.expr) -> ast.expr:
+    """What an index says of dimension 0."""
+    return index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+
+
+def is_everything(index: ast.expr | None) -> bool:
+    """Whether an index is ``:``."""
+    return isinstance(index, ast.Slice) and index.lower is index.upper is index.step is None
 
 
 def _is_place(samples: Samples, index: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.dataflow import kinds, losses
-from dp2ddp.analyse.dataflow.definitions import NAMES, number_of, right_sides
+from dp2ddp.analyse.dataflow.definitions import NAMES, number_of, right_sides, text
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.program.calls import Call, handed
@@ -99,10 +99,10 @@ def _is_surely_run(program: Program, place: ast.AST, node: ast.AST) -> bool:
 
 def _uses(program: Program, node: ast.expr) -> Iterator[ast.expr]:
     """Where the same is used in the function: the same words, with names that have the same definitions."""
-    text, made = ast.unparse(node), _made(program, node)
+    words, made = text(node), _made(program, node)
     yield node
     for other in program.body(program.scope(node)) if all(made) else ():
-        if isinstance(other, type(node)) and other is not node and ast.unparse(other) == text:
+        if isinstance(other, type(node)) and other is not node and text(other) == words:
             if _made(program, other) == made:
                 yield other  # type: ignore[misc]
 

@@ -33,10 +33,7 @@ def of_name(samples: Samples, node: ast.Name | ast.Attribute, frame: Frame) -> V
         return Kind.SAME
     definitions = reaching_in(samples.context, node, frame)
     if definitions:
-        values = [_defined(samples, it, node, frame) for it in definitions]
-        if isinstance(node, ast.Attribute) and may_be_option(samples.program, node):
-            values.append(Kind.SAME)  # what it begins with: `args.path = os.path.join(args.path, name)`
-        return with_changes(samples, node, definitions, kinds.join(values, node), frame)
+        return with_changes(samples, node, definitions, _given(samples, node, definitions, frame), frame)
     return Kind.SAME if is_outside(samples.program, node) or is_literal(samples.program, node) else None
 
 
@@ -85,6 +82,16 @@ def _set_elsewhere(samples: Samples, node: ast.Attribute) -> Unclear | None:
     return None
 
 
+def _given(
+    samples: Samples, use: ast.Name | ast.Attribute, definitions: list[ast.AST], frame: Frame
+) -> Value:
+    """What any of some definitions gives a name, or an attribute."""
+    values = [_defined(samples, it, use, frame) for it in definitions]
+    if isinstance(use, ast.Attribute) and may_be_option(samples.program, use):
+        values.append(Kind.SAME)  # what it begins with: `args.path = os.path.join(args.path, name)`
+    return kinds.join(values, use)
+
+
 def _defined(samples: Samples, definition: ast.AST, use: ast.AST, frame: Frame) -> Value:
     """What a definition gives a name; only ``frame``'s own function has its parameters."""
     program = samples.program
@@ -126,10 +133,7 @@ def before(samples: Samples, statement: ast.AugAssign, frame: Frame) -> Value:
     definitions = reaching_in(samples.context, target, frame)
     if not definitions:
         return Unclear(target)
-    values = [_defined(samples, definition, target, frame) for definition in definitions]
-    if isinstance(target, ast.Attribute) and may_be_option(samples.program, target):
-        values.append(Kind.SAME)
-    return kinds.join(values, target)
+    return _given(samples, target, definitions, frame)
 
 
 def _opened(samples: Samples, statement: ast.With, definition: ast.AST, frame: Frame) -> Value:
