@@ -330,6 +330,9 @@ criteria.cuda()
 """
 
 MEANS = {
+    "a loss of one element that begins as zeros": program(
+        (LOSS, "loss = torch.zeros(1).cuda()\n        loss += criterion(outputs, targets.cuda())")
+    ),
     "settings of classes that derive from dict": program(
         ("import torch\n", READ + "import torch\n"),
         ("data = ", SETTINGS + "data = "),
@@ -980,6 +983,24 @@ class Boxes(nn.Module):
 """
 SELECTED = "        kept = targets.cuda() > 0\n        count = targets.cuda()[kept].size()[0]\n        if count > 0:\n"
 GATHERED = {
+    "a sum of one element": program(
+        (
+            CRITERION,
+            "def summed(output, target):\n    loss = torch.zeros(1).cuda()\n"
+            "    loss += F.cross_entropy(output, target, reduction='sum')\n    return loss\n\n\n"
+            "criterion = summed",
+        ),
+    ),
+    "overlaps of one element beside a mean": program(
+        (
+            "loader = ",
+            "def overlap(outputs, labels):\n    p, total = outputs.softmax(1), torch.Tensor([0]).cuda()\n"
+            "    for k in range(2):\n        t = (labels == k).float()\n"
+            "        total += (2 * (p[:, k] * t).sum() + 1) / (p[:, k].sum() + t.sum() + 1)\n    return 1 - total / 2\n\n\n"
+            "loader = ",
+        ),
+        (LOSS, "loss = overlap(outputs, targets.cuda()) + criterion(outputs, targets.cuda())"),
+    ),
     "selected elements, where there are some": program(
         (
             PROGRAM[PROGRAM.index("        optimizer.zero_grad()") :],

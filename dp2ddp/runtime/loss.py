@@ -136,29 +136,30 @@ def batch_loss(loss: Loss, weight: float | torch.Tensor | None = None, reduction
     ``DataParallel`` every rank has the loss of the whole batch.
 
     Args:
-        loss: 0-dim, of this rank's samples; or a number of Python's or numpy's, for a metric. All ranks must call.
+        loss: one element, of this rank's samples, as ``backward()`` takes it; or a number of Python's or numpy's, for
+            a metric. All ranks must call.
         weight: what this rank's part counts in a mean that does not count every sample the same: the sum of the target
             classes' weights, or the number of targets that are not ignored. ``loss_weight`` computes it. Without it
             parts weigh by their sizes.
         reduction: ``"mean"``, or ``"sum"`` where ``loss`` is a sum over the samples.
 
     Returns:
-        0-dim, the same number on every rank: sum_r(D_r loss_r) / sum_r(D_r) with D_r the ``weight`` of rank r, or
+        As ``loss``, the same number on every rank: sum_r(D_r loss_r) / sum_r(D_r) with D_r the ``weight`` of rank r, or
         sum_r(loss_r). Its gradient reaches this rank's ``loss`` times W D_r / sum_r(D_r), or W, because
         DistributedDataParallel divides by the W ranks. A rank with D_r = 0 adds nothing, even if its loss is NaN;
         where all D_r are 0 the loss is what it is for nothing. Of a number, a number, without a gradient: of the same
         type, but for the mean of integers. In a plain process, ``loss`` itself.
 
     Raises:
-        TypeError, ValueError: ``loss`` is neither tensor nor number or has dimensions, ``reduction`` is neither, or
-            ``weight`` is given with a sum.
+        TypeError, ValueError: ``loss`` is neither tensor nor number or has several elements, ``reduction`` is neither,
+            or ``weight`` is given with a sum.
         RuntimeError: ``loss`` comes from several batches, or a part of it not through the wrapped model.
     """
     if plain.is_number(loss) or plain.is_array(loss):
         return _of_number(loss, weight, reduction)
     if not isinstance(loss, torch.Tensor):
         raise TypeError(f"batch_loss() takes a tensor or a number, not {type(loss).__name__}")
-    if loss.dim() > 0:
+    if loss.numel() != 1:
         raise ValueError(
             f"batch_loss() takes one number, not a loss of shape {list(loss.shape)}: reduce it first"
         )
@@ -176,7 +177,7 @@ def batch_loss(loss: Loss, weight: float | torch.Tensor | None = None, reduction
     elif counts and reduction == "sum":
         counts = 1.0
     debug.meet("batch_loss()")
-    own = loss.detach().double()
+    own = loss.detach().double().reshape(())
     nothing = torch.zeros_like(own)
     total = torch.stack([own * counts, nothing + counts, nothing] if counts else [nothing, nothing, own])
     sent = total.to(ranks.talk_device(total.device))
@@ -190,7 +191,7 @@ def batch_loss(loss: Loss, weight: float | torch.Tensor | None = None, reduction
         graph.without_nan(loss, where=counted)
     value = torch.where(counted, total[0] / divisor, total[2] / ranks.get_world_size())
     share = ranks.get_world_size() * counts / (forward or 1.0) / divisor
-    return _Replaced.apply(loss, value, torch.where(counted, share, 1.0))
+    return _Replaced.apply(loss, value.reshape(loss.shape), torch.where(counted, share, 1.0))
 
 
 def _of_number(number: Any, weight: float | torch.Tensor | None, reduction: str) -> Any:

@@ -115,6 +115,21 @@ for name, (criterion, kind) in cases.items():
 # the mean by the parts' sizes needs no weight
 compare("sizes", lambda f, x, y: plain(f(x), y), lambda f, x, y: ddp.batch_loss(plain(f(x), y)), uneven)
 
+# losses of one element with dimensions, which began as torch.zeros(1)
+def shaped(loss, shape):
+    return (torch.zeros(shape) + loss).reshape(shape)
+def one_element(combine, shape, weighed=False):
+    def step(forward, x, y):
+        criterion = cases["both"][0] if weighed else plain
+        weight = [torch.as_tensor(ddp.loss_weight(criterion, y)).reshape(shape)] if weighed else []
+        loss = combine(shaped(criterion(forward(x), y), shape), *weight)
+        assert loss.shape == shape
+        return loss
+    return step
+for shape in ((1,), (1, 1)):
+    for weighed_ in (False, True):
+        compare(f"{shape}", one_element(lambda loss, *_: loss, shape, weighed_), one_element(ddp.batch_loss, shape, weighed_), uneven)
+
 # a penalty on parameters, added after
 def penalised(combine):
     def step(forward, x, y):
@@ -167,6 +182,10 @@ with torch.no_grad():
         found = ddp.batch_loss(kind(right.mean().item()))
         assert type(found) is type(kind(1.0)) and getattr(found, "dtype", 0) == getattr(kind(1.0), "dtype", 0)
         assert abs(found - every.mean().item()) < (1e-7 if "32" in str(getattr(found, "dtype", "")) else 1e-15)
+    for kind in (lambda value: np.array([value]), lambda value: torch.tensor([[value]])):
+        found = ddp.batch_loss(kind(right.mean().item()))
+        assert type(found) is type(kind(1.0)) and found.shape == kind(1.0).shape
+        assert abs(found - every.mean().item()) < 1e-15
     counted = int(right.sum())
     for kind in (int, np.int64):
         found = ddp.batch_loss(kind(counted), reduction="sum")
