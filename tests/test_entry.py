@@ -282,6 +282,50 @@ STARTS = {
         "ddp.init(devices=list(range(args.ngpu)))",
         "args = parse()",
     ),
+    "a setting that may be there": (
+        "import json\nsettings = json.load(open('settings.json'))\nprint(settings)\nmodel = nn.Linear(8, 8)\n"
+        "if 'gpus' in settings:\n    model = nn.DataParallel(model, device_ids=settings['gpus'])\ntrain(model)\n",
+        "ddp.init(devices=settings['gpus'] if 'gpus' in settings else 1)",
+        "settings = json.load(open('settings.json'))",
+    ),
+    "a setting that may be there, of an object": (
+        "class Trainer:\n    def __init__(self, settings):\n        self.settings = settings\n        print(settings)\n"
+        "        self.net = nn.Linear(8, 8)\n        if 'gpus' in self.settings:\n"
+        "            self.net = nn.DataParallel(self.net, device_ids=self.settings['gpus'])\n        train(self.net)\n\n\n"
+        "import json\nsettings = json.load(open('settings.json'))\nTrainer(settings)\n",
+        "ddp.init(devices=settings['gpus'] if 'gpus' in settings else 1)",
+        "settings = json.load(open('settings.json'))",
+    ),
+    "an option that may be there": (
+        "args = parse()\nprint(args)\nmodel = nn.Linear(8, 8)\nif hasattr(args, 'ids'):\n"
+        "    model = nn.DataParallel(model, device_ids=args.ids)\ntrain(model)\n",
+        "ddp.init(devices=args.ids if hasattr(args, 'ids') else 1)",
+        "args = parse()",
+    ),
+    "settings that are none, beside all devices": (
+        "class Trainer:\n    def __init__(self, settings=None):\n        self.net = nn.Linear(8, 8)\n"
+        "        if settings is not None:\n            self.net = nn.DataParallel(self.net, device_ids=settings.gpus)\n"
+        "        else:\n            self.net = nn.DataParallel(self.net)\n        train(self.net)\n\n\nTrainer()\n",
+        "ddp.init()",
+        None,
+    ),
+    **{
+        f"those of a model that may be wrapped: {name}": (
+            f"def again(model):\n{text}\n\n\ntrain(nn.DataParallel(again(nn.Linear(8, 8))))\n",
+            "ddp.init()",
+            None,
+        )
+        for name, text in {
+            "asked before": "    if isinstance(model, nn.DataParallel):\n        inner = model.module.float()\n"
+            "        return nn.DataParallel(inner, device_ids=model.device_ids)\n    return model",
+            "left before": "    if not isinstance(model, nn.DataParallel):\n        return model\n"
+            "    return nn.DataParallel(model.module.float(), device_ids=model.device_ids)",
+            "in an expression": "    return nn.DataParallel(model.module.float(), device_ids=model.device_ids) "
+            "if isinstance(model, nn.DataParallel) else model",
+            "by what it has": "    if hasattr(model, 'device_ids'):\n"
+            "        model = nn.DataParallel(model.module.float(), device_ids=model.device_ids)\n    return model",
+        }.items()
+    },
     "all devices": (
         "def main():\n    ids = list(range(torch.cuda.device_count()))\n"
         "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=ids))\n\n\nif __name__ == '__main__':\n    main()\n",
@@ -301,7 +345,7 @@ def test_ranks_start_at_the_right_line(name: str) -> None:
     if before is not None:
         assert found[0][0] == before
     assert places(conversion.changes[0].after, "ddp.use_devices") == late
-    assert "device_ids" not in conversion.changes[0].after
+    assert "device_ids=" not in conversion.changes[0].after
 
 
 def places(text: str, *calls: str) -> list[tuple[str | None, str]]:

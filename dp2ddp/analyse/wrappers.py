@@ -81,7 +81,7 @@ class Wrappers:
 
     def otherwise(self, test: ast.expr, values: Values) -> Values:
         """What has no ``module``, or is no DataParallel."""
-        return values - _wraps(values) if _asks_for_wrap(test) else values
+        return values - _wraps(values) if asks_for_wrap(test) else values
 
     # What the analysis asks
 
@@ -239,10 +239,10 @@ def _handed_on(call: Call, position: int, scope: Scope) -> int | None:
     return None
 
 
-def _asks_for_wrap(test: ast.expr) -> bool:
+def asks_for_wrap(test: ast.expr) -> bool:
     """``hasattr(model, "module")`` and ``isinstance(model, nn.DataParallel)``."""
     match test:
-        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value="module")]):
+        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value="module" | "device_ids")]):
             return True
         case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
             return "DataParallel" in ast.unparse(kind)

@@ -27,6 +27,7 @@ from dp2ddp.analyse.processes.conditions import (
 )
 from dp2ddp.analyse.processes.deciders import attribute_sets
 from dp2ddp.analyse.program.values import Ext, full_name
+from dp2ddp.analyse.wrappers import asks_for_wrap
 from dp2ddp.source import SourceFile
 
 CALLS = 4
@@ -63,16 +64,25 @@ def each_wanted(context: Context, file: SourceFile) -> Iterator[tuple[bool, Devi
     for wrap in context.wraps:
         if id(wrap.node) in runs:
             given = context.wrappers.argument(wrap, "device_ids", 1)
-            if given is not None and (all_devices(context, given) or _is_of_wrapper(context, given)):
+            if given is not None and (
+                all_devices(context, given) or _is_of_wrapper(context, wrap.node, given)
+            ):
                 given = None
             expression = _by_option(context, wrap.node, given) or given
             yield given is not None, Devices(expression, wrap.node)
 
 
-def _is_of_wrapper(context: Context, given: ast.expr) -> bool:
-    """Whether devices are those that another DataParallel has: ``model.device_ids``."""
-    is_theirs = isinstance(given, ast.Attribute) and given.attr == "device_ids"
-    return is_theirs and context.is_wrapped(context.program.values(given.value))
+def _is_of_wrapper(context: Context, wrap: ast.Call, given: ast.expr) -> bool:
+    """Whether devices are those that another DataParallel has: ``model.device_ids``, where a model may be one."""
+    if not isinstance(given, ast.Attribute) or given.attr != "device_ids":
+        return False
+    model = ast.dump(given.value)
+    return context.is_wrapped(context.program.values(given.value)) or any(
+        asks_for_wrap(part) and ast.dump(part.args[0]) == model  # type: ignore[attr-defined]
+        for test, wraps, _ in _choices(context, wrap)
+        for part, holds in _parts(test, wraps)
+        if holds
+    )
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
@@ -88,14 +98,23 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
     flags: list[ast.expr] = []
     switches: list[bool] = []
     listed: list[ast.expr] = []
+    there: list[ast.expr] = []
     for test, wraps, others in _choices(context, wrap):
         if is_true(test):
             continue  # as the program runs with DataParallel
+        parts = [
+            (it, it if holds else ast.UnaryOp(ast.Not(), it), holds) for it, holds in _parts(test, wraps)
+        ]
+        if given is not None:
+            there += [literal for part, literal, _ in parts if _asks_if_there(context, part, given)]
         if any(_goes_on_wrapped(context, it, wrap) for part in others for it in ast.walk(part)):
-            return None
+            return _where_all(there, ast.Constant(None), given) if there and given is not None else None
         alone = alone or _single(context, others)
-        for part, holds in _parts(test, wraps):
-            literal = part if holds else ast.UnaryOp(ast.Not(), part)
+        for part, literal, _ in parts:
+            if literal in there:
+                asked.append(literal)
+                switches.append(_switches_gpus(context, part, others))
+                continue
             if given is not None and _asks_of(context, part, given):
                 if _asks_for_list(context, part):
                     listed.append(literal)
@@ -111,7 +130,7 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
         return given if listed else None
     switched = switches == [True] and not flags
     if beside and not switched:
-        return None
+        return _where_all(there, ast.Constant(None), given) if there and given is not None else None
     one = ast.Constant(0) if switched else _numbered(context) or ast.Constant(1)
     return _where_all([*asked, *flags], alone or one, given or ast.Constant(None))
 
@@ -149,6 +168,27 @@ def _asks_of(context: Context, test: ast.expr, devices: ast.expr, depth: int = 0
     return depth < 3 and any(
         _asks_of(context, source, devices, depth + 1) for it in names for source in assigned(context, it)
     )
+
+
+def _asks_if_there(context: Context, test: ast.expr, devices: ast.expr) -> bool:
+    """Whether a condition asks for what devices are read of: without it they can't be said.
+
+    ``"gpus" in settings`` of ``settings["gpus"]``; ``settings is not None``, ``hasattr(settings, "gpus")`` and
+    ``isinstance(settings, Settings)`` of ``settings.gpus``.
+    """
+    parts = [it for it in ast.walk(devices) if isinstance(it, ast.Attribute | ast.Subscript)]
+    held = {ast.dump(it.value) for it in parts}
+    match test:
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[owner]):
+            keyed = [it for it in parts if isinstance(it, ast.Subscript)]
+            return any(ast.dump(it.slice) == ast.dump(key) for it in keyed) and ast.dump(owner) in held
+        case ast.Compare(left=owner, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return ast.dump(owner) in held
+        case ast.Call(args=[owner, _]) if is_call_of(context, test, "builtins.hasattr", "builtins.isinstance"):
+            return ast.dump(owner) in held
+        case ast.Name() | ast.Attribute() | ast.Subscript():
+            return ast.dump(test) in held
+    return False
 
 
 def _asks_for_list(context: Context, test: ast.expr) -> bool:
