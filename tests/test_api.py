@@ -38,7 +38,7 @@ ELSEWHERE = frozenset("""
     builtins.iter.next builtins.enumerate.next torch.utils.data.DataLoader.__iter__.next
     """.split())
 """What other versions have, of Python or a library."""
-OF_OBJECTS = ("subprocess.Popen.stdout.", "tarfile.open.", "tarfile.TarFile.open.")
+OF_OBJECTS = ("subprocess.Popen.", "tarfile.open.", "tarfile.TarFile.open.")
 """Functions and classes of whose objects more is known than they have themselves."""
 
 

@@ -400,7 +400,7 @@ class Logger:
             os.fsync(self.file.fileno())
 """
 SHELL = program(
-    imports="import os\nimport shutil\nimport subprocess",
+    imports="import io\nimport json\nimport os\nimport shutil\nimport subprocess",
     setup="""\
 if os.system("mkdir made") != 0:
     print("not made")
@@ -420,6 +420,40 @@ if not os.path.exists("ready"):
     assert status == 0
 for line in subprocess.Popen("seq 2", shell=True, stdout=subprocess.PIPE).stdout.readlines():
     print(line)
+
+
+def started(command):
+    return subprocess.Popen(command, shell=True, stdout=subprocess.PIPE)
+
+
+def first(command):
+    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE) as pipe:
+        for line in pipe.stdout:
+            one, two = line.decode().split(",")
+            return int(one), int(two)
+
+
+one, two = first("echo 3,4; seq 5")
+pipe = started("seq 3")
+counted = sum(place * int(it) for place, it in enumerate(pipe.stdout))
+pipe.wait()
+pipe = started("seq 4")
+for line in iter(pipe.stdout.readline, b""):
+    counted += int(line)
+    if counted > 12:
+        break
+pipe = started("seq 2 4")
+for line in io.TextIOWrapper(pipe.stdout, encoding="utf-8"):
+    counted += int(line)
+pipe = started("echo '[5, 6]'")
+counted += sum(json.load(pipe.stdout)) + one + two
+pipe = started("echo 7; echo 8")
+counted += 2 * int(next(pipe.stdout)) + int(next(pipe.stdout))
+pipe = started("echo heard; exit 3")
+for line in pipe.stdout:
+    print(line)
+pipe.wait()
+print(counted, pipe.returncode + counted)
 """,
 )
 FOLDERS = program(

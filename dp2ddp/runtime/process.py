@@ -77,13 +77,45 @@ def from_main_process(value: Value) -> Value:
     holds. It needs no process group, so that it may stand before devices are chosen, and waits as long as rank 0 takes.
 
     Args:
-        value: anything that can be pickled. Tensors come back without a graph, those on a GPU on each rank's own.
+        value: anything that can be pickled. Tensors come back without a graph, those on a GPU on each rank's own. Of
+            a file that is open, or another iterator that can't be pickled, every rank gets one: what it hands out on
+            rank 0 comes when it is asked for, and all ranks must ask as often.
 
     Raises:
         RuntimeError: rank 0 has ended without coming here, or gives a value in another function.
         Exception: on all ranks, whatever pickling rank 0's value raises.
     """
-    return _from_main_process("from_main_process()", lambda: value)
+    what = "from_main_process()"
+    if ahead.is_alone(what):
+        return value
+    streams_it = ranks.is_main_process() and _is_stream(value)
+    found = _from_main_process(what, lambda: _Stream() if streams_it else value)
+    return _streamed(value, what) if isinstance(found, _Stream) else found
+
+
+class _Stream:
+    """What rank 0 says of a value that comes piece by piece."""
+
+
+def _is_stream(value: Any) -> bool:
+    """Whether a value hands out others, and is none that can be pickled."""
+    if not hasattr(value, "__next__"):
+        return False
+    try:
+        exchange.pickled(value)
+    except Exception:  # noqa: BLE001 - whatever it is, it can't be sent as a whole
+        return True
+    return False
+
+
+def _streamed(values: Any, what: str) -> Iterator[Any]:
+    """What rank 0's ``values`` hand out, on all ranks."""
+
+    def following() -> list[Any]:
+        return [it for _, it in zip(range(1), values, strict=False)]
+
+    while found := _from_main_process(what, following):
+        yield found[0]
 
 
 def _from_main_process(what: str, make: Callable[[], Value]) -> Value:

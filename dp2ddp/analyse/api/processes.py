@@ -19,6 +19,10 @@ POPEN_ANSWERS = frozenset(
     f"subprocess.Popen.{it}"
     for it in ("communicate", "wait", "poll", "stdout.read", "stdout.readline", "stdout.readlines")
 )
+# How it ended, and what it writes while it runs, line by line: in these, too.
+POPEN_ENDED = "subprocess.Popen.returncode"
+POPEN_LINES = frozenset({"subprocess.Popen.stdout", "subprocess.Popen.stderr"})
+READS_AS_TEXT = "io.TextIOWrapper"
 
 # What starts processes that run a function; what makes one such process.
 SPAWNS = frozenset({"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"})

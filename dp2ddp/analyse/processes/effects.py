@@ -21,8 +21,17 @@ from dp2ddp.analyse.api.files import (
     WRITERS,
 )
 from dp2ddp.analyse.api.inspection import ASKS, LOOKS_AT_FUNCTIONS
+from dp2ddp.analyse.api.iteration import GOES_THROUGH
 from dp2ddp.analyse.api.parallel import is_runtime
-from dp2ddp.analyse.api.processes import ASKS_USER, INPUT, POPEN_ANSWERS
+from dp2ddp.analyse.api.processes import (
+    ASKS_USER,
+    INPUT,
+    POPEN_ANSWERS,
+    POPEN_ENDED,
+    POPEN_LINES,
+    READS_AS_TEXT,
+    TELLS,
+)
 from dp2ddp.analyse.context import Context, is_main_guard, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
@@ -37,7 +46,7 @@ from dp2ddp.analyse.processes.writes import (
     leaves_any_file,
 )
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Made, Member
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Made, Member, full_name
 from dp2ddp.facts import NO_TIER, Effect, Obstacle
 
 
@@ -224,6 +233,7 @@ def collect(
                 found += _trackers(context, node)
             case ast.ClassDef():
                 found += _derived(context, node)
+        found += _outputs(context, node, guards)
     return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
 
 
@@ -409,6 +419,60 @@ def _asked_at_once(context: Context, node: ast.Call, guards: list[Effect]) -> bo
         inner, around = around, context.program.parent(around)
     call = context.program.call(around) if isinstance(around, ast.Call) and around.func is inner else None
     return call is not None and _answers(context, call) and _all_come(context, call.node, guards)
+
+
+def _outputs(context: Context, node: ast.AST, guards: list[Effect]) -> Iterator[Effect]:
+    """What a program that runs beside this one writes, ``for line in pipe.stdout``, and how it has ended."""
+    program = context.program
+    around = program.parent(node)
+    asked: ast.AST | None = None
+    if isinstance(node, ast.Attribute) and node.attr == "returncode" and isinstance(node.ctx, ast.Load):
+        names = {full_name(it) for it in program.values(node)}
+        asked = node if names == {POPEN_ENDED} and not isinstance(around, ast.Expr) else None
+    elif _is_output(context, node):
+        match around:
+            case ast.For(iter=it, body=body) if it is node:
+                asked = None if all(_only_tells(context, part) for part in body) else node
+            case ast.comprehension(iter=it) if it is node:
+                asked = node
+            case ast.Call() if node in around.args and not _is_output(context, around):
+                call = program.call(around)
+                takes = call is not None and bool(call.names) and call.names <= GOES_THROUGH
+                known = call is not None and call.names and all(isinstance(it, Ext) for it in call.callees)
+                used = known and not isinstance(program.parent(around), ast.Expr)
+                asked = node if takes else around if used else None
+    if asked is not None and not _calls_own(context, asked) and _all_come(context, asked, guards):
+        yield _effect(context, "answer", asked, ast.unparse(node))
+
+
+def _calls_own(context: Context, node: ast.AST) -> bool:
+    """Whether an expression calls the project's own code, in which ranks may meet."""
+    calls = [context.program.call(it) for it in ast.walk(node) if isinstance(it, ast.Call)]
+    return any(isinstance(it, Func | Bound | Cls) for call in calls if call for it in call.callees)
+
+
+def _is_output(context: Context, node: ast.AST | None) -> bool:
+    """``pipe.stdout`` of a program that was started; as text, or line by line."""
+    match node:
+        case ast.Name(ctx=ast.Load()) | ast.Attribute(attr="stdout" | "stderr", ctx=ast.Load()):
+            names = {full_name(it) for it in context.program.values(node)}
+            return bool(names) and names <= POPEN_LINES
+        case ast.Call(func=ast.Name(id="iter"), args=[ast.Attribute(attr="readline", value=source), _]):
+            return _is_output(context, source)
+        case ast.Call(args=[source, *_]):
+            call = context.program.call(node)
+            return call is not None and call.names == {READS_AS_TEXT} and _is_output(context, source)
+    return False
+
+
+def _only_tells(context: Context, statement: ast.stmt) -> bool:
+    """Whether a statement prints something and does no more: the main process's lines are the ones that are heard."""
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None  # type: ignore[arg-type]
+    return (
+        call is not None
+        and bool(call.names)
+        and all(name.startswith((*TELLS, "sys.stdout.")) for name in call.names)
+    )
 
 
 def _whole_answer(context: Context, node: ast.expr) -> ast.expr:
