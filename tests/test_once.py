@@ -456,6 +456,33 @@ pipe.wait()
 print(counted, pipe.returncode + counted)
 """,
 )
+EMPTIED = program(
+    imports="import os",
+    setup="""\
+def empty(path):
+    for name in os.listdir(path):
+        inner = os.path.join(path, name)
+        if os.path.isdir(inner):
+            empty(inner)
+            os.rmdir(inner)
+        else:
+            os.remove(inner)
+
+
+for number in range(60):
+    os.makedirs(f"out/{number}/inner", exist_ok=True)
+    open(f"out/{number}/file.txt", "w").close()
+if os.path.exists("out"):
+    try:
+        empty("out")
+    except Exception as error:
+        print(error)
+        raise SystemExit(1)
+if os.path.exists("out") and os.listdir("out"):
+    raise ValueError("out is not empty")
+print("emptied")
+""",
+)
 FOLDERS = program(
     imports="import argparse\nimport glob\nimport json\nimport os\nimport shutil\nimport tarfile\nfrom pathlib import Path",
     setup="""\
@@ -733,6 +760,10 @@ PROGRAMS: dict[str, tuple[dict[str, str], list[str]]] = {
     "the shell": (
         {"train.py": SHELL},
         ["out, errors = ddp.from_main_process(pipe.communicate() if ddp.is_main_process() else None)"],
+    ),
+    "a folder that is emptied": (
+        {"train.py": EMPTIED},
+        ["        if ddp.is_main_process():", '            empty("out")', "            os.rmdir(inner)"],
     ),
     "folders": ({"train.py": FOLDERS}, ["number = ddp.from_main_process(number)"]),
     "odd places": ({"train.py": PLACES}, []),

@@ -46,6 +46,7 @@ from dp2ddp.analyse.processes.writes import (
     leaves_any_file,
 )
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Made, Member, full_name
 from dp2ddp.facts import NO_TIER, Effect, Obstacle
 
@@ -83,6 +84,62 @@ def _only_writing(context: Context, node: ast.expr) -> bool:
         case ast.IfExp(test=test, body=body, orelse=ast.Constant()):
             return _only_writing(context, body) and _only_asks(context, test)
     return False
+
+
+def _tidied(context: Context) -> tuple[set[int], set[int]]:
+    """The statements that call functions which go down into folders and write on their way, and all nodes of these.
+
+    ``empty(path)``: what processes find there differs while one of them writes, so the main process goes there alone.
+    """
+    program = context.program
+    statements, inside = set[int](), set[int]()
+    for scope in program.scopes:
+        if not isinstance(scope.node, ast.FunctionDef) or not _only_tidies(context, scope):
+            continue
+        own = {id(it) for it in ast.walk(scope.node)}
+        outer = [it for it in context.callers.get(scope.index, ()) if id(it) not in own]
+        around = [program.parent(it) for it in outer]
+        if outer and all(
+            isinstance(it, ast.Expr)
+            and program.called_scopes(call) == {scope.index}
+            and all(_only_asks(context, part) for part in handed(call))
+            and (context.runs_in_training(call) or context.may_be_run_by(call))
+            for it, call in zip(around, outer, strict=True)
+        ):
+            statements |= {id(it) for it in around}
+            inside |= {id(it) for it in ast.walk(scope.node) if it is not scope.node}
+    return statements, inside
+
+
+def _only_tidies(context: Context, scope: Scope) -> bool:
+    """Whether a function calls itself, and else only asks for files, writes some and says so."""
+    found = {"calls": False, "writes": False}
+    for node in ast.walk(scope.node):
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Continue() | ast.Break():
+                fits = True
+            case ast.Return(value=value):
+                fits = value is None
+            case ast.Expr(value=ast.Call() as call):
+                itself = context.program.called_scopes(call) == {scope.index}
+                writes = not itself and _only_writing(context, call)
+                found["calls"] |= itself
+                found["writes"] |= writes
+                fits = writes or (
+                    (itself or _only_tells(context, node))
+                    and all(_only_asks(context, it) for it in handed(call))
+                )
+            case ast.Assign(targets=[ast.Name()], value=value):
+                fits = _only_asks(context, value)
+            case ast.For(target=ast.Name(), iter=value) | ast.If(test=value):
+                fits = _only_asks(context, value)
+            case ast.stmt():
+                fits = node is scope.node
+            case _:
+                fits = True
+        if not fits:
+            return False
+    return found["calls"] and found["writes"]
 
 
 def _does_more(context: Context, statement: ast.stmt) -> bool:
@@ -206,7 +263,9 @@ def collect(
     ]
     first = made_first(context)
     nodes = [it for it in nodes if not first.holds(it)]
-    guarded = {id(node) for node in nodes if _is_written(context, node)}
+    tidying, inner_calls = _tidied(context)
+    nodes = [it for it in nodes if id(it) not in inner_calls]
+    guarded = {id(node) for node in nodes if id(node) in tidying or _is_written(context, node)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
     everywhere = _made_everywhere(context, nodes, is_own)
     guarded -= {id(program.statement(it.node)) for it in everywhere}

@@ -146,6 +146,14 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     }
     leading = agreements.listed(context, guards) if makers else frozenset[int]()
     by_main = {key: it for key, it in makers.items() if covered(context, it.call.node, guards)}
+    removed = {
+        id(it.node): _writing(context, it)
+        for it in program.calls
+        if it.names & REMOVES
+        and context.runs_in_training(it.node)
+        and not first.covers(it.node)
+        and not in_own_folder(context, it)
+    }
     handed_on = {
         id(it.node): _Access(it, file, frozenset())
         for it in program.calls
@@ -173,6 +181,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
             more = {key for key, written in beside.items() if _may_read(context, access, written)}
             if call.names & _LISTS:
                 more |= {it for it, made in by_main.items() if _needs(access, made)}
+                more |= {it for it, gone in removed.items() if _may_read(context, access, gone)}
             if key in leading:
                 more |= {it for it, made in by_main.items() if _may_read(context, access, made)}
             later = _places(context, call.node, more, set(), meetings)
