@@ -348,6 +348,15 @@ def test_ranks_start_at_the_right_line(name: str) -> None:
     assert "device_ids=" not in conversion.changes[0].after
 
 
+def test_a_function_that_gives_its_parameter_an_attribute_of_itself_is_followed_to_an_end() -> None:
+    tail = (
+        "class Own(nn.DataParallel):\n    pass\n\n\ndef again(model):\n    if hasattr(model, 'inner'):\n"
+        "        return Own(again(model.inner), device_ids=model.gpus)\n    return model\n\n\n"
+        "train(nn.DataParallel(again(nn.Linear(8, 8))))\n"
+    )
+    assert not convert(Project.of({PATH: PROGRAM + tail})).errors
+
+
 def places(text: str, *calls: str) -> list[tuple[str | None, str]]:
     """The statements that call one of these, each with the statement before it in its block."""
     return [

@@ -213,7 +213,7 @@ def _argument(context: Context, name: ast.Name, scopes: list[Scope], depth: int 
     """
     definitions = context.program.definitions(name)
     alone = definitions[0] if len(definitions) == 1 else None
-    if not isinstance(alone, ast.arg):
+    if not isinstance(alone, ast.arg) or depth > 9:
         return None
     found = context.program.given(alone)
     if len(found) > 1:
