@@ -28,9 +28,15 @@ __all__ = ["RewriteError", "rewrite"]
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
+# The blank lines at the end of a file, where one has blanks: libcst drops a last one that is shorter than the block.
+_TAIL = re.compile(r"(?:(?<=\n)|(?<=\r)(?!\n))[ \t\r\n]*[ \t][ \t\r\n]*\Z")
+
 
 def rewrite(text: str, edits: Sequence[Edit]) -> str:
     """The text of a file after its edits, which it is after its mends. What they do not touch stays, to the byte."""
+    tail = _TAIL.search(text)
+    if tail is not None:
+        return rewrite(text[: tail.start()], edits) + tail.group()
     module = _parsed(text)
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     inside = [edit for edit in edits if not isinstance(edit, (AddImport, DropImport, Respell))]

@@ -184,7 +184,9 @@ def _asks_if_there(context: Context, test: ast.expr, devices: ast.expr) -> bool:
             return any(ast.dump(it.slice) == ast.dump(key) for it in keyed) and ast.dump(owner) in held
         case ast.Compare(left=owner, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
             return ast.dump(owner) in held
-        case ast.Call(args=[owner, _]) if is_call_of(context, test, "builtins.hasattr", "builtins.isinstance"):
+        case ast.Call(args=[owner, _]) if is_call_of(
+            context, test, "builtins.hasattr", "builtins.isinstance"
+        ):
             return ast.dump(owner) in held
         case ast.Name() | ast.Attribute() | ast.Subscript():
             return ast.dump(test) in held
