@@ -438,6 +438,52 @@ PUTS = {
         if name in checkpoint["state_dict"]:
             p.data.copy_(checkpoint["state_dict"][name])
 """,
+    "a set of names": """\
+    missing = {name for name, _ in model.named_parameters()}
+    matched = {}
+    for key, value in checkpoint["state_dict"].items():
+        if key in missing:
+            matched[key] = value
+            missing.remove(key)
+    model.load_state_dict(matched, strict=False)
+""",
+    "names that a function gives": """\
+    state = checkpoint["state_dict"]
+    for name in named(model):
+        if name in state:
+            model.load_state_dict({name: state[name]}, strict=False)
+""",
+    "a list of names": """\
+    names = []
+    for name, _ in model.named_parameters():
+        names.append(name)
+    state = checkpoint["state_dict"]
+    model.load_state_dict({k: state[k] for k in sorted(set(names) & state.keys())}, strict=False)
+""",
+    "names kept": """\
+    kept = Kept(model)
+    model.load_state_dict(kept.fitting(checkpoint["state_dict"]), strict=False)
+""",
+    "names one by one": """\
+    for key, value in checkpoint["state_dict"].items():
+        for name, p in model.named_parameters():
+            if name == key:
+                p.data.copy_(value)
+""",
+    "a table of parameters": """\
+    table = dict(model.named_parameters())
+    for key, value in checkpoint["state_dict"].items():
+        own = table.get(key)
+        if own is not None:
+            own.data.copy_(value)
+""",
+    "names by names": """\
+    shadow = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for name, p in model.named_parameters():
+        shadow[name] += checkpoint["state_dict"].get(name, p)
+    for name, p in model.named_parameters():
+        p.data.copy_(shadow[name])
+""",
     "a copy": """\
     own = dict(model.state_dict())
     for k, v in checkpoint["state_dict"].items():
@@ -447,6 +493,18 @@ PUTS = {
 """,
 }
 PUTTING = """
+def named(model):
+    return [name for name, _ in model.named_parameters()]
+
+
+class Kept:
+    def __init__(self, model):
+        self.names = set(named(model))
+
+    def fitting(self, loaded):
+        return {k: v for k, v in loaded.items() if k in self.names}
+
+
 def fitting(loaded, own):
     return {k: v for k, v in loaded.items() if k in own and v.shape == own[k].shape}
 
@@ -695,6 +753,36 @@ def test_readers_in_other_folders_of_the_project_are_named(
     }
     assert set(said) == {"wrapped.py", "loose.py", "only.py"}
     assert [name for name in said if "nothing is loaded" in said[name]] == ["loose.py"]
+
+
+FILTERED = {
+    "names": "names = {name for name, _ in model.named_parameters()}\n",
+    "its state": "names = model.state_dict()\n",
+}
+
+
+@pytest.mark.parametrize("names", FILTERED.values(), ids=FILTERED)
+def test_readers_that_load_what_fits_are_named_and_changed(lab: Lab, tmp_path: Path, names: str) -> None:
+    """They would load nothing, without a word."""
+    reader = (
+        "import torch\nfrom net import Net\nfrom torch import nn\n\nmodel = nn.DataParallel(Net())\n" + names
+    )
+    reader += "found = {k: v for k, v in torch.load('m.pt').items() if k in names}\n"
+    reader += "model.load_state_dict(found, strict=False)\nprint(len(found))\n"
+    bare = reader.replace("nn.DataParallel(Net())", "Net()")
+    both = reader.replace("{k: v for", "{'module.' + k: v for").replace(
+        "k in names", "'module.' + k in names"
+    )
+    program = {name: READERS[name] for name in ("train.py", "net.py")}
+    files = {"read.py": reader, "bare.py": bare, "both.py": both}
+    done = converted(tmp_path / "beside", program | files, "train.py")
+    said = [it for it in done.findings if "this expects keys with `module.`" in it.message]
+    assert [it.location.path.name for it in said] == ["read.py"]
+    assert "nothing is loaded" in said[0].message
+    converted(tmp_path / "with", program | {"read.py": reader}, "train.py", "read.py")
+    folder = tmp_path / "with"
+    lab.run(folder / "train.py", processes=2, recorded=False, folder=folder).ok()
+    assert lab.run(folder / "read.py", recorded=False, folder=folder).ok().printed == "2\n"
 
 
 @pytest.mark.parametrize(("beside", "named"), [("net.py", True), ("src/net.py", False)])

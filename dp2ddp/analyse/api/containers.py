@@ -79,6 +79,8 @@ TRUTH = ("__bool__", "__len__")
 COLLECTIONS = ("builtins.list", "builtins.dict", "builtins.set", "collections.")
 # Python's own types, and those of collections, by the beginning of their names.
 PLAIN_HOMES = ("builtins.", "collections.")
+# What makes a set.
+MAKES_SETS = frozenset({"builtins.set", "builtins.frozenset"})
 # What makes a sequence of another, in the same order: by name.
 SEQUENCES = frozenset({"list", "tuple"})
 # What makes an empty list or dictionary where it is given nothing, as `[]` and `{}`.

@@ -18,12 +18,13 @@ from dp2ddp.analyse.api.containers import (
 )
 from dp2ddp.analyse.api.files import PICKLES
 from dp2ddp.analyse.api.inspection import ASKS_CLASS
-from dp2ddp.analyse.api.layers import LAYER_HOMES, NAMED
+from dp2ddp.analyse.api.layers import LAYER_HOMES
 from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, OTHER_WRAPS, WRAP
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
 from dp2ddp.analyse.processes.elsewhere import given
+from dp2ddp.analyse.processes.keys import KEYED_LIKE_FILES, STATES, made_of, meetings
 from dp2ddp.analyse.processes.writes import is_of_writer
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
@@ -36,16 +37,12 @@ from dp2ddp.source import importers_beside
 # What holds its parts as they are, and what hands on what it is given.
 DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
 HANDING_ON = (*DISPLAYS, ast.Call, ast.keyword, ast.Assign, ast.Return)
-# What hands out the parts of a model by the keys of its checkpoints.
-KEYED_LIKE_FILES = NAMED | {"state_dict"}
 # The facts that say that a checkpoint is written from now on without what a wrap adds.
 SAVED = {"save", "either", "other", "pickle"}
 # What a wrap puts before every key.
 PREFIX = "module."
 # How parts are taken out of a checkpoint, and a copy of it.
 TAKEN_OUT = KEYED | {"[]", "copy"}
-# What may be a state dict.
-STATES = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
 
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
@@ -209,6 +206,12 @@ def own_names(context: Context, value: Inst) -> set[str]:
     }
 
 
+def _bare_where_wrapped(context: Context, node: ast.expr, perhaps: set[int]) -> StateDict:
+    """The bare model behind one that is wrapped to be trained, or to predict."""
+    bare = _bare if context.is_wrapped(context.program.values(node)) else _predicting
+    return bare(context, node, perhaps)
+
+
 def _predicting(context: Context, node: ast.expr, perhaps: set[int]) -> StateDict:
     """The bare model behind one that nothing trains, and that stays nn.DataParallel where it is wrapped."""
     values = context.program.values(node)
@@ -316,11 +319,36 @@ def _compared(context: Context, call: Call) -> list[ast.expr] | None:
     In its function, and in those that it is handed to. Each where it gets its name. None if that can't be told, or if
     the code knows the prefix.
     """
-    looks = _looked_at(context).get(id(call.node), [])
-    if not looks and not _changed(context, call.node):
+    looks, met = _looked_at(context).get(id(call.node), []), _met(context, call)
+    if not looks and not met and not _changed(context, call.node):
         return []
     scopes = {it.index: it for it in (call.scope, *(map(context.program.scope, looks)))}
     loaded = [it for scope in scopes.values() for it in _loaded_in(context, scope)]
+    return _where_compared(context, [call.node, *looks], [*loaded, *met])
+
+
+def _met(context: Context, call: Call) -> list[ast.expr]:
+    """The states from files whose keys meet what a call hands out."""
+    return meetings(context, _is_names, _from_file).get(id(call.node), [])
+
+
+def _is_names(context: Context, node: ast.expr) -> bool:
+    """``model.named_parameters()``, ``model.state_dict()`` and the like, where the model is wrapped."""
+    function = node.func if isinstance(node, ast.Call) else None
+    named = isinstance(function, ast.Attribute) and function.attr in KEYED_LIKE_FILES
+    return named and _is_behind_wrap(context, function.value)  # type: ignore[union-attr]
+
+
+def _is_behind_wrap(context: Context, model: ast.expr) -> bool:
+    """Whether a model is wrapped to be trained, or to predict and stays so."""
+    values = context.program.values(model)
+    idle = {id(it.node) for it in context.idle_wraps}
+    return context.is_wrapped(values) or bool(context.made(values, WRAP) - idle)
+
+
+def _where_compared(context: Context, names: list[ast.expr], loaded: list[ast.expr]) -> list[ast.expr] | None:
+    """Where states get their names that are compared with others' keys, as ``_compared`` has them."""
+    scopes = {it.index: it for it in map(context.program.scope, (*names, *loaded))}
     spelled = any(_spells_prefix(it) for scope in scopes.values() for it in context.program.body(scope))
     named = [_where_named(context, node) for node in loaded]
     return None if loaded and (spelled or not all(named)) else _distinct(named)
@@ -427,49 +455,20 @@ def _naming(context: Context, name: ast.expr) -> Iterator[Call]:
         for around in context.program.ancestors(definition):
             if isinstance(around, ast.For | ast.comprehension):
                 call = context.program.call(around.iter) if isinstance(around.iter, ast.Call) else None
-                if call is not None and _names_wrapped(context, call):
+                if call is not None and _is_names(context, call.node) and not _is_state_s(call):
                     yield call
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
                 break
 
 
-def _names_wrapped(context: Context, call: Call) -> bool:
-    """``model.named_parameters()``, where the model is wrapped."""
-    function = call.node.func
-    named = isinstance(function, ast.Attribute) and function.attr in NAMED
-    return named and context.is_wrapped(context.program.values(function.value))  # type: ignore[union-attr]
+def _is_state_s(call: Call) -> bool:
+    return getattr(call.node.func, "attr", "") == "state_dict"
 
 
 @once
 def _compared_by_names(context: Context, call: Call) -> list[ast.expr] | None:
     """As ``_compared``, for ``model.named_parameters()``: one by one, or as a dict."""
-    program = context.program
-    looks = [it for it in _looked_at(context).get(id(call.node), ()) if _is_by_key(context, it)]
-    loaded = _loaded_in(context, call.scope)
-    if not looks:
-        loaded = [
-            it
-            for it in loaded
-            if any(by is call for key in _keys(context, it) for by in _naming(context, key))
-        ]
-    spelled = any(_spells_prefix(it) for it in program.body(call.scope))
-    named = [_where_named(context, node) for node in loaded]
-    return None if loaded and (spelled or not all(named)) else _distinct(named)
-
-
-def _is_by_key(context: Context, node: ast.expr) -> bool:
-    """``key in parameters``, ``parameters[key]``."""
-    return isinstance(context.program.parent(node), ast.Compare | ast.Subscript)
-
-
-def _keys(context: Context, state: ast.expr) -> Iterator[ast.expr]:
-    """What a state is asked for: ``key in state``, ``state[key]``, ``state.get(key)``."""
-    program = context.program
-    match parent := program.parent(state):
-        case ast.Compare(left=key) | ast.Subscript(slice=key):
-            yield key
-        case ast.Attribute() if isinstance(around := program.parent(parent), ast.Call):
-            yield from around.args[:1]
+    return _where_compared(context, [call.node], _met(context, call))
 
 
 def _beside(context: Context, call: Call) -> list[Call]:
@@ -494,17 +493,17 @@ def _states(
         return  # a DataParallel of the project's own has a method for it
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
         keeps = context.run_by(call.node) & context.prefixing
-        if context.is_wrapped(program.values(function.value)) and not keeps:
+        if _is_behind_wrap(context, function.value) and not keeps:
             compared = _compared(context, call)
             if not _is_stored(context, call, stored) and _is_asked_by_names(context, call):
                 return
             if compared or any(_is_stored(context, it, stored) for it in _beside(context, call)):
-                yield function.value, _bare(context, function.value, perhaps)
+                yield function.value, _bare_where_wrapped(context, function.value, perhaps)
             for loaded in compared or ():
                 yield from _load(context, loaded)
-    elif isinstance(function, ast.Attribute) and _names_wrapped(context, call):
+    elif isinstance(function, ast.Attribute) and _is_names(context, call.node):
         if compared := _compared_by_names(context, call):
-            yield function.value, _bare(context, function.value, perhaps)
+            yield function.value, _bare_where_wrapped(context, function.value, perhaps)
             for loaded in compared:
                 yield from _load(context, loaded)
     elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
@@ -513,11 +512,10 @@ def _states(
             yield function.value, _bare(context, function.value, perhaps)
             if not _is_bare_state(context, call.node.args[0], stored):
                 yield from _load(context, call.node.args[0])
-        elif context.made(values, WRAP) - {id(it.node) for it in context.idle_wraps}:
-            if _from_file(context, call.node.args[0]):
-                # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
-                yield function.value, _predicting(context, function.value, perhaps)
-                yield from _load(context, call.node.args[0])
+        elif _is_behind_wrap(context, function.value) and _reads_file(context, call.node.args[0]):
+            # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
+            yield function.value, _predicting(context, function.value, perhaps)
+            yield from _load(context, call.node.args[0])
     elif call.names & ({"torch.save"} | PICKLES) and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
             yield whole, _bare(context, whole, perhaps, "pickle")
@@ -565,6 +563,16 @@ def _load(context: Context, given: ast.expr) -> Iterator[tuple[ast.AST, StateDic
 def _from_file(context: Context, given: ast.expr) -> bool:
     """Whether a state dict comes from torch.load, directly or out of a checkpoint."""
     return any(_is_of_file(origin(value)) for value in context.program.values(given))
+
+
+def _reads_file(context: Context, given: ast.expr) -> bool:
+    """Whether a state dict comes from torch.load, or has been filled from what does by its keys."""
+    if _from_file(context, given):
+        return True
+    found = made_of(context, given, _from_file)
+    scopes = {it.index: it for it in map(context.program.scope, (given, *found))}
+    spelled = any(_spells_prefix(it) for scope in scopes.values() for it in context.program.body(scope))
+    return bool(found) and not spelled
 
 
 def _is_of_file(made: Made | None) -> bool:

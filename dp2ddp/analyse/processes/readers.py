@@ -34,16 +34,18 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
     program = wrappers.linked(replace(project, files={**project.files, **beside}), beside.values())
     context = Context(program)
     yield from _unwrapping(project, context, pickling)
-    first: dict[Path, tuple[Anchor, bool]] = {}
+    first: dict[Path, Anchor] = {}
+    passing_over: set[Path] = set()
     for place, silent in sorted(_places(context), key=lambda it: (it[0].path, it[0].span)):
-        first.setdefault(place.path, (place, silent))
-    for path, (place, silent) in first.items():
+        first.setdefault(place.path, place)
+        passing_over |= {place.path} if silent else set()
+    for path, place in first.items():
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
         both = [_shown(project, it) for it in (*sorted(scripts), path)]
         problem = Problem(
             f"this expects keys with `module.`, which checkpoints of {names} no longer have"
-            + (" (`strict=False`: nothing is loaded)" if silent else ""),
+            + (" (`strict=False`: nothing is loaded)" if path in passing_over else ""),
             f"if it loads those, convert both at once: dp2ddp convert {' '.join(both)}",
             NO_TIER,
             works=True,
