@@ -64,7 +64,7 @@ def printing(name: str, number: str = "correct / 30") -> str:
 def test_what_differs_from_run_to_run_is_none(lab: Lab, tmp_path: Path) -> None:
     result = verified(lab, tmp_path, pair([printing(name) for name in SHOWN]), float64=True)
     assert result.verdict is Verdict.MATCH, report(result)
-    assert "numbers that the original itself gives otherwise in each run were not compared" in report(result)
+    assert "what the original itself gives otherwise in each run was not compared" in report(result)
 
 
 @pytest.mark.sample(every=3)
@@ -160,3 +160,20 @@ def test_what_rounding_hides_of_float32_is_looked_at_in_float64(lab: Lab, tmp_pa
     found = verified(lab, tmp_path, replace(pair, after=(wrong,)), steps=28)
     assert found.verdict is Verdict.DIFFERS, report(found)
     assert found.differences[0].what == "learning rate", report(found)
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_what_is_saved_of_memory_that_nothing_was_written_into_is_no_difference(
+    lab: Lab, tmp_path: Path, is_other: bool
+) -> None:
+    """What stands beside it is compared."""
+    save = "torch.save({'curve': torch.Tensor(4096), 'right': float(correct)}, 'curve.pt')"
+    other = ["filled = torch.Tensor(4096).fill_(3)", save.replace("torch.Tensor(4096)", "filled")]
+    other[1] = other[1].replace("correct", "correct + 1") if is_other else other[1]
+    result = verified(lab, tmp_path, pair([save], other), float64=True, steps=4)
+    if is_other:
+        assert result.verdict is Verdict.DIFFERS, report(result)
+        assert "right: " in result.differences[0].detail
+    else:
+        assert result.verdict is Verdict.MATCH, report(result)
+        assert "was not compared: curve.pt: curve" in report(result)

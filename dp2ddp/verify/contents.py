@@ -86,7 +86,7 @@ def moved(run: Notes, others: Sequence[Notes]) -> dict[tuple[str, int], float]:
     return dict(found)
 
 
-def varying(run: Notes, again: Notes) -> dict[tuple[str, Any], str]:
+def varying(run: Notes, again: Notes, tolerance: Tolerance) -> dict[tuple[str, Any], str]:
     """What the original itself prints, writes and saves otherwise when it runs once more, in words.
 
     By the line without its numbers, and a number's place in it; or by a checkpoint's path and key.
@@ -97,8 +97,10 @@ def varying(run: Notes, again: Notes) -> dict[tuple[str, Any], str]:
             if mine.text != number.text:
                 found[printed.masked(line), place] = repr(line.strip()[:100])
     for one, another in zip(run.saves, again.saves, strict=False):
+        allowed = _Allowed.of(run, one, tolerance)
         for key, value in _bare(one.values).items() if one.path == another.path else ():
-            if not isinstance(value, dict) and _bare(another.values).get(key) != value:
+            other = _bare(another.values).get(key)
+            if not (allowed.same(key, value, other) if isinstance(value, dict) else other == value):
                 found[one.path, key] = f"{one.path}: {key}"
     return found
 

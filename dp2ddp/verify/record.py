@@ -18,6 +18,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     align      samples draw by their index and epoch, wrapped forwards by their number and replica
     parameters "all": keep those after every optimizer step · "last": after the last one only
     nudge      number of a run whose rounding errors are to be others (see ``rounding``)
+    fills      memory that the program reads before it writes there has other values than by itself
     seeds      number that is added to every seed
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
@@ -29,6 +30,7 @@ the same command again, brings the patches along. The variable is a JSON object:
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import functools
 import json
@@ -38,6 +40,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -62,6 +65,8 @@ VARIABLE = "DP2DDP_RECORD"
 PLACE = "DP2DDP_PLACE"
 """Where the ranks that the runtime starts keep what torchrun says of them; the program does not see it."""
 
+_PERTURBS, _FILL = -6, 0x47
+"""An option of glibc's mallopt, and the byte: finite numbers in every type, far from 0."""
 STATES = "states"
 """The file, in the folder of a run, with the states of rank 0's generators after each step."""
 
@@ -116,6 +121,8 @@ class Recorder:
         settings = self.settings
         if settings.get("steps"):  # a script may draw its seed: the same one in the original and on rank 0
             draws.begin(1000 * (settings.get("seeds") or 0) + _started_as())
+        if settings.get("fills"):
+            _fill_memory()
         if settings.get("seeds") is not None:
             draws.shift_seeds(settings["seeds"])
         if settings.get("float64"):
@@ -395,6 +402,12 @@ def _start(script: str, module: str | None) -> None:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(script, run_name="__main__")
+
+
+def _fill_memory() -> None:
+    """Have the C library fill what it hands out, where it can: by chance that may be zeros in every run."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_PERTURBS, 0xFF ^ _FILL)
 
 
 def main() -> None:

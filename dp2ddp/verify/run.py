@@ -189,11 +189,13 @@ class Bench:
         states: Path | None = None,
         whole: bool = False,
         nudge: int = 0,
+        fills: bool = False,
     ) -> Run:
         """The original, on as many replicas; drawing by ``plan``, and the noise of the run in the folder ``noise``.
 
         ``states``: of the generators after each step of that run. ``whole``: an evaluation draws for whole batches.
-        ``nudge``: the number of a run with other rounding errors, from 1 on.
+        ``nudge``: the number of a run with other rounding errors, from 1 on. ``fills``: memory that is not written
+        into has other values.
         """
         settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
         if plan is not None:
@@ -206,6 +208,8 @@ class Bench:
             settings["whole"] = True
         if nudge:
             settings["nudge"] = nudge
+        if fills:
+            settings["fills"] = True
         settings |= {"seeds": seeds, "module": self.request.modules[0], "watched": self.request.watched}
         what = f"the original on {self.request.processes} replicas"
         overlay = {**self.request.originals, **self.request.mended}
@@ -375,18 +379,16 @@ def _aligned(bench: Bench) -> Result:
             result.steps, result.cut = moved.chaotic - 1, computed
     computed = _computed(result.differences)
     if computed is not None and computed.cause in ("evaluation", "contents"):
-        once_more = again()
+        once_more = again(fills=True)
         if not once_more.failed:
-            tolerance = replace(tolerance, varying=contents.varying(first, once_more.ranks[0]))
+            tolerance = replace(tolerance, varying=contents.varying(first, once_more.ranks[0], tolerance))
             result.differences, written = _differences(first, ranks, tolerance)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
     result.compared = _compared(first, ranks) + _measured(tolerance.moved)
     result.notes = _remarks(first, ranks, request, written)
     if tolerance.varying:
         lines = ", ".join(list(dict.fromkeys(tolerance.varying.values()))[:4])
-        result.notes.append(
-            f"numbers that the original itself gives otherwise in each run were not compared: {lines}"
-        )
+        result.notes.append(f"what the original itself gives otherwise in each run was not compared: {lines}")
     return result
 
 
