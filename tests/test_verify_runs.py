@@ -167,8 +167,8 @@ def test_what_is_saved_of_memory_that_nothing_was_written_into_is_no_difference(
     lab: Lab, tmp_path: Path, is_other: bool
 ) -> None:
     """What stands beside it is compared."""
-    save = "torch.save({'curve': torch.Tensor(4096), 'right': float(correct)}, 'curve.pt')"
-    other = ["filled = torch.Tensor(4096).fill_(3)", save.replace("torch.Tensor(4096)", "filled")]
+    save = "torch.save({'curve': torch.Tensor(8), 'right': float(correct)}, 'curve.pt')"
+    other = ["filled = torch.Tensor(8).fill_(3)", save.replace("torch.Tensor(8)", "filled")]
     other[1] = other[1].replace("correct", "correct + 1") if is_other else other[1]
     result = verified(lab, tmp_path, pair([save], other), float64=True, steps=4)
     if is_other:

@@ -65,8 +65,8 @@ VARIABLE = "DP2DDP_RECORD"
 PLACE = "DP2DDP_PLACE"
 """Where the ranks that the runtime starts keep what torchrun says of them; the program does not see it."""
 
-_PERTURBS, _FILL = -6, 0x47
-"""An option of glibc's mallopt, and the byte: finite numbers in every type, far from 0."""
+_PERTURBS, _FILL, _CACHED = -6, 0x3F, 1040
+"""An option of glibc's mallopt; the byte, which makes numbers far from 0, also turned round; sizes of small blocks."""
 STATES = "states"
 """The file, in the folder of a run, with the states of rank 0's generators after each step."""
 
@@ -407,7 +407,14 @@ def _start(script: str, module: str | None) -> None:
 def _fill_memory() -> None:
     """Have the C library fill what it hands out, where it can: by chance that may be zeros in every run."""
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_PERTURBS, 0xFF ^ _FILL)
+        library = ctypes.CDLL(None)
+        library.malloc.restype = ctypes.c_void_p
+        library.mallopt(_PERTURBS, _FILL)
+        for size in range(
+            8, _CACHED, 16
+        ):  # small ones that are kept for the next call, as they are: free fills them
+            for block in [library.malloc(ctypes.c_size_t(size)) for _ in range(16)]:
+                library.free(ctypes.c_void_p(block))
 
 
 def main() -> None:
