@@ -688,11 +688,12 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
             raise
         options.error("torch is needed to run the scripts: install dp2ddp[train]")
     from dp2ddp.convert import convert_paths, is_converted, mended_paths
+    from dp2ddp.plan import Severity
 
     first, last = programs[0], programs[-1]
     before, after = first.path, last.path
     cwd, overlay, originals, diff = Path.cwd().resolve(), {}, {}, b""
-    wraps, assumptions, watched = (), (), ()
+    wraps, assumptions, watched, shows_parts = (), (), (), True
     if options.git:
         originals = _originals(options.git, first.file.parent)
         if not originals:
@@ -734,6 +735,9 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         taken = [it for script in conversion.scripts if script.is_assumed for it in script.assumptions]
         assumptions = tuple(f"{shown(at.path)}:{at.span.line} assumes: {text}" for at, text in taken)
         watched = tuple((at.path.resolve(), at.span.line, at.span.end_line) for at, _ in taken)
+        # Numbers of a part that are shown are named; without such a finding all are the whole batch's.
+        parts = (it for it in conversion.findings if it.rule == "DDP502" and not it.edits)
+        shows_parts = bool(taken) or any(it.severity is Severity.WARNING for it in parts)
         for script in conversion.scripts if options.sharded else ():
             if script.reasons:
                 _say(
@@ -765,6 +769,7 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         patience=float(options.timeout),
         wraps=wraps,
         watched=watched,
+        shows_parts=shows_parts,
     )
     shown_diff = diff.decode(errors="replace") if diff else _unified(first, last, originals)
     return _Trial(request, shown_diff, assumptions)

@@ -1094,16 +1094,54 @@ def test_numbers_that_are_printed(before: list, after: list, found: bool | None)
     assert [one.trains for one in differences] == ([] if found is None else [found])
 
 
+HITS = "print(f'accuracy {(outputs.argmax(1) == targets).float().mean():.4f}')"
+SHOWS_A_PART = Pair(
+    before=(("        loss.backward()", f"        {HITS}\n        loss.backward()"),),
+    after=(("        loss.backward()", f"        ddp.{HITS}\n        loss.backward()"),),
+)
+
+
 def test_numbers_of_training_that_differ_are_listed(lab: Lab, tmp_path: Path) -> None:
     """Of the main process's part, as where they are left to the user: the program still trains the same."""
-    hits = "print(f'accuracy {(outputs.argmax(1) == targets).float().mean():.4f}')"
-    pair = Pair(
-        before=(("        loss.backward()", f"        {hits}\n        loss.backward()"),),
-        after=(("        loss.backward()", f"        ddp.{hits}\n        loss.backward()"),),
-    )
-    result = verified(lab, tmp_path, pair)
+    result = verified(lab, tmp_path, SHOWS_A_PART)
     assert result.verdict is Verdict.MATCH, report(result)
+    assert "MATCH over 8 steps, but for numbers of training that are shown" in report(result)
     assert "output: a training number differs" in report(result)
+
+
+PRINTS_LOSS = "print(f'{loss.item():.6f}')"
+ROWS = "print(targets.tolist())"
+SHOWN = {
+    "a part's number": (HITS, f"ddp.{HITS}"),
+    "a part's loss": (PRINTS_LOSS, f"ddp.{PRINTS_LOSS}"),
+    "a part's rows": (ROWS, f"ddp.{ROWS}"),
+    "nothing": (ROWS, "pass"),
+    "more": ("pass", "ddp.print('began')"),
+    "the whole batch's": (
+        PRINTS_LOSS + "; " + ROWS,
+        f"ddp.{PRINTS_LOSS}; ddp.{ROWS}".replace("loss.", "ddp.batch_loss(loss).").replace(
+            "targets.", "ddp.whole_batch(targets)."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_training_shows_is_compared_where_all_of_it_is_the_whole_batch_s(
+    lab: Lab, tmp_path: Path, name: str
+) -> None:
+    """As the converter says it is, where it says of nothing that it stays a part's."""
+    before, after = SHOWN[name]
+    pair = Pair(
+        before=(("        loss.backward()", f"        {before}\n        loss.backward()"),),
+        after=(("        loss.backward()", f"        {after}\n        loss.backward()"),),
+    )
+    result = verified(lab, tmp_path, pair, shows_parts=False, float64=True)
+    if name == "the whole batch's":
+        assert result.verdict is Verdict.MATCH, report(result)
+    else:
+        assert result.verdict is Verdict.DIFFERS, report(result)
+        assert {it.what for it in result.differences} == {"output of training"}
 
 
 ONES = torch.ones(3, dtype=torch.float64)

@@ -72,6 +72,8 @@ CAUSES = {
     "shard of the data, or its buffers are not rank 0's.",
     "contents": "The written values differ: they cover one rank's shard of the data (combine by ddp.sum, "
     "ddp.mean, ddp.gather), or buffers are not rank 0's.",
+    "parts": "The number is of rank 0's part of the batch only: combine it over the ranks (ddp.batch_loss, ddp.sum, "
+    "ddp.whole_batch).",
     "collective": "Only some ranks call a collective (all-reduce, barrier, …): under a condition that "
     "differs across ranks (if ddp.is_main_process()), or one rank has ended.",
     "curve": "The loss curves differ on average: batch size, reduction, learning rate, or a loss over "

@@ -48,6 +48,7 @@ ORDER = (
     "buffer",
     "number of steps",
     "evaluation",
+    "output of training",
     "checkpoint",
     "files",
     "contents",
@@ -67,7 +68,7 @@ def differences(
         *counts(before, after),
         *checkpoints(before, after),
         *files(before, after),
-        *values(written),
+        *values(written, tolerance),
     ]
     return _sorted(found)
 
@@ -602,12 +603,15 @@ def _writers(after: Sequence[Notes]) -> tuple[dict[str, set[int]], dict[str, int
     return writers, when
 
 
-def values(written: Sequence[contents.Found]) -> Iterator[Difference]:
-    """The numbers that were printed after evaluations, and what stands in files and checkpoints."""
+def values(written: Sequence[contents.Found], tolerance: Tolerance) -> Iterator[Difference]:
+    """What was printed, and what stands in files and checkpoints; of training, where all of it is the whole batch's."""
     for one in written:
         if not one.trains:
             cause = "evaluation" if one.what == "evaluation" else "contents"
             yield Difference(one.step, one.what, one.detail, cause, one.path)
+        elif not tolerance.parts:
+            what = "output of training" if one.what == "evaluation" else one.what
+            yield Difference(one.step, what, one.detail, "parts", one.path)
 
 
 # Distances

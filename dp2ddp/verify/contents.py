@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -46,9 +46,10 @@ class Found:
 
 def found(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> list[Found]:
     """All that differs in what was printed, saved and written as text."""
-    training = printed.Training.of(before, after)
+    training = printed.Training.of(before, after) if tolerance.parts else printed.Training([], [])
     return [
         *_lines_printed(before, after[0], tolerance, training),
+        *(_lines_alone(before, after[0], tolerance) if not tolerance.parts else ()),
         *_checkpoints(before, after, tolerance, training),
         *_texts(before, after[0], tolerance, training),
     ]
@@ -96,6 +97,9 @@ def varying(run: Notes, again: Notes, tolerance: Tolerance) -> dict[tuple[str, A
         for place, (mine, number) in enumerate(printed.pairs(line, theirs)):
             if mine.text != number.text:
                 found[printed.masked(line), place] = repr(line.strip()[:100])
+    mine, theirs = (Counter(_said(text) for _, text, _ in notes.lines) for notes in (run, again))
+    for line in (mine - theirs) + (theirs - mine):
+        found[line, None] = repr(line.strip()[:100])
     for one, another in zip(run.saves, again.saves, strict=False):
         allowed = _Allowed.of(run, one, tolerance)
         for key, value in _bare(one.values).items() if one.path == another.path else ():
@@ -122,7 +126,7 @@ def _lines_printed(
     about = set()
     for evaluated in (True, False):
         mine, theirs = (
-            [(step, text) for step, text, flag in notes.lines if flag is evaluated]
+            [(step, text) for step, text, flag in notes.lines[: notes.compared] if flag is evaluated]
             for notes in (before, after)
         )
         for place, other in _places([text for _, text in mine], [text for _, text in theirs]):
@@ -135,6 +139,27 @@ def _lines_printed(
                 about.add(trains)
                 detail = f"printed {another.strip()!r}, original {line.strip()!r}"
                 yield Found("evaluation", step, "", detail[:300], trains)
+
+
+def _lines_alone(before: Notes, after: Notes, tolerance: Tolerance) -> Iterator[Found]:
+    """The first line that only one of the programs prints, whatever its numbers."""
+    mine, theirs = (
+        Counter(_said(text) for _, text, _ in notes.lines[: notes.compared]) for notes in (before, after)
+    )
+    known = {key for key, place in tolerance.varying if place is None}
+    for notes, alone, words in (
+        (before, mine - theirs, "is not printed, the original does"),
+        (after, theirs - mine, "is printed, the original does not"),
+    ):
+        for step, text, evaluated in notes.lines[: notes.compared]:
+            if alone[_said(text)] and _said(text) not in known:
+                yield Found("evaluation", step, "", f"{text.strip()[:200]!r} {words}", not evaluated)
+                return
+
+
+def _said(line: str) -> str:
+    """A line without its numbers, whatever wraps a model that is printed."""
+    return printed.masked(line).replace("DistributedDataParallel", "DataParallel")
 
 
 # Text

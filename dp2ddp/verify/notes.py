@@ -141,6 +141,8 @@ class Notes:
     losses: list[float] = field(default_factory=list)
     lines: list[tuple[int, str, bool]] = field(default_factory=list)
     """What was printed: after which step, what, and whether an evaluation had run since the last batch."""
+    compared: int | None = None
+    """How many of these come before the batch that the run ended at, which is not the original's: None if all do."""
     files: list[tuple[int, str]] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
@@ -247,6 +249,7 @@ class _Reader:
         last = self.notes.passes[-1:]
         if last and not last[0].ended and last[0].data in [one.data for one in self.notes.training]:
             self._unevaluated()
+            self.notes.compared = self._lines
 
     def _unevaluated(self) -> None:
         """What was printed since the batch at hand is about training."""

@@ -33,7 +33,8 @@ def report(result: Result) -> str:
 def headline(result: Result) -> str:
     """The verdict in one line."""
     if result.verdict is Verdict.MATCH:
-        return f"MATCH over {result.steps} steps" + ", in float64" * result.widened
+        shown = ", but for numbers of training that are shown (of rank 0's part of the batch?)" * result.parts
+        return f"MATCH over {result.steps} steps" + ", in float64" * result.widened + shown
     if result.verdict is Verdict.INCONCLUSIVE:
         return f"INCONCLUSIVE: {result.reason}"
     return f"DIFFERS {where(result.differences[0])}"

@@ -55,6 +55,9 @@ _NOT_THERE = (
     "OSError",
 )
 _APART = "the ranks train different models"  # as the runtime says
+_PRINTED = ("evaluation", "output of training")
+_WRITTEN = ("evaluation", "contents", "parts")
+"""Causes of what differs in what is printed, written and saved."""
 _NO_RATES = "no optimizer of torch's: the program changes the parameters itself"
 _INDIVISIBLE = "can't be divided among"
 """What the runtime says of a batch size."""
@@ -84,6 +87,8 @@ class Request:
         patience: seconds of silence after which a run is taken to hang.
         wraps: where the original wraps its model, as far as it is known.
         watched: places of the original, of which it is noted whether they are run: file, first line, last line.
+        shows_parts: whether numbers of training may be of the main process's part of a batch, as where a person has
+            written the converted program, or the conversion has said so.
     """
 
     before: Path
@@ -106,6 +111,7 @@ class Request:
     patience: float = 120.0
     wraps: tuple[str, ...] = ()
     watched: tuple[tuple[Path, int, int], ...] = ()
+    shows_parts: bool = True
 
 
 @dataclass
@@ -264,6 +270,8 @@ class Bench:
         if ranks:
             written = {path for one in ranks for _, path in one.files}
             ranks[0].texts = contents.read(start, sorted(written), place)
+        for one in ranks:
+            one.lines = [(step, text.replace(str(place), ""), flag) for step, text, flag in one.lines]
         last_lines = {int(rank): _tail(text).rpartition("\n")[2] for rank, text in errors.items()}
         errors |= {
             str(one.rank): one.error["trace"]
@@ -326,7 +334,7 @@ def _tail(text: str) -> str:
 
 def _aligned(bench: Bench) -> Result:
     request = bench.request
-    tolerance = Tolerance.of(request.float64)
+    tolerance = replace(Tolerance.of(request.float64), parts=request.shows_parts)
     after = bench.run_after()
     if reason := _cannot_be_run(after):
         return Result(Verdict.INCONCLUSIVE, reason, indivisible=True, unfit="they can't divide its batches")
@@ -378,13 +386,14 @@ def _aligned(bench: Bench) -> Result:
         if result.steps >= moved.chaotic:
             result.steps, result.cut = moved.chaotic - 1, computed
     computed = _computed(result.differences)
-    if computed is not None and computed.cause in ("evaluation", "contents"):
+    if computed is not None and computed.cause in _WRITTEN:
         once_more = again(fills=True)
         if not once_more.failed:
             tolerance = replace(tolerance, varying=contents.varying(first, once_more.ranks[0], tolerance))
             result.differences, written = _differences(first, ranks, tolerance)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
     result.compared = _compared(first, ranks) + _measured(tolerance.moved)
+    result.parts = any(one.trains for one in written)
     result.notes = _remarks(first, ranks, request, written)
     if tolerance.varying:
         lines = ", ".join(list(dict.fromkeys(tolerance.varying.values()))[:4])
@@ -407,8 +416,13 @@ def _computed(differences: Sequence[Difference], printed: bool = True) -> Differ
 
     ``printed``: that may be what is printed of an evaluation.
     """
-    left_out = {"files", "checkpoint", *([] if printed else ["evaluation"])}
-    return next((it for it in differences if it.what not in left_out or it.cause == "contents"), None)
+    left_out = {"files", "checkpoint", *([] if printed else _PRINTED)}
+    return next((it for it in differences if it.what not in left_out or _is_content(it)), None)
+
+
+def _is_content(difference: Difference) -> bool:
+    """Whether it is of what stands in a file."""
+    return difference.cause in _WRITTEN and difference.what not in _PRINTED
 
 
 def _in_float64(bench: Bench, result: Result, first: Difference) -> Result:
@@ -422,7 +436,7 @@ def _in_float64(bench: Bench, result: Result, first: Difference) -> Result:
     folder.mkdir()
     wide = _aligned(Bench(replace(request, float64=True), folder, bench.server, bench.say))
     same = wide.verdict is not Verdict.INCONCLUSIVE and not _computed(
-        wide.differences, first.what == "evaluation"
+        wide.differences, first.what in _PRINTED
     )
     cut = result.cut is not None  # what float32 says ends early
     enough = wide.steps > result.steps if cut else wide.steps >= first.step
@@ -443,7 +457,7 @@ def _in_float64(bench: Bench, result: Result, first: Difference) -> Result:
 def _rounding_may_make(first: Difference) -> bool:
     """Whether a difference may be rounding errors that grew: losses and gradients before the first step are strict."""
     strict = first.step <= 1 and first.what in ("loss", "gradient")
-    is_value = first.what in ("loss", "gradient", "parameter", "buffer") or first.cause == "contents"
+    is_value = first.what in ("loss", "gradient", "parameter", "buffer") or _is_content(first)
     return is_value and not strict
 
 
@@ -466,7 +480,7 @@ def _measured(moved: rounding.Moved) -> list[tuple[str, str]]:
 
 def _rounding_may_be_all(first: Difference, request: Request) -> bool:
     """Whether a difference that shows later than at the first step may be rounding errors of float32."""
-    is_made = _rounding_may_make(first) or first.what == "evaluation"
+    is_made = _rounding_may_make(first) or first.what in _PRINTED
     return first.step > 1 and is_made and not (request.float64 or request.as_is)
 
 
@@ -666,7 +680,7 @@ def _remarks(
         f"{one.path or 'output'}: a training number differs, apparently computed on rank 0's local batch only: "
         f"{one.detail}"
         for one in written
-        if one.trains
+        if one.trains and request.shows_parts
     ]
     found += _unwrapped(before, after)
     adaptive = any(optimizer.adaptive for optimizer in before.optimizers)

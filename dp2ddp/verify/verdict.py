@@ -48,6 +48,9 @@ class Tolerance:
     varying: Mapping[tuple[str, Any], str] = field(default_factory=dict)
     """What the original prints, writes and saves otherwise in each of its runs: see ``contents.varying``."""
 
+    parts: bool = True
+    """Whether numbers of training may be of the main process's part of a batch."""
+
     @property
     def written(self) -> float:
         """Of a number that is printed or saved, relative to its size."""
@@ -85,6 +88,8 @@ class Result:
     """How many were compared."""
     cut: Difference | None = None
     """What differs later, where rounding may have made another training of it."""
+    parts: bool = False
+    """Numbers of training that are shown are of the main process's part."""
     widened: bool = False
     """In float64, because rounding parts the programs in float32."""
     compared: list[tuple[str, str]] = field(default_factory=list)
