@@ -638,6 +638,30 @@ for epoch in range(2):
         optimizer.step()
         print("%.6f" % loss.item())
 """,
+    "the least, the greatest and the first of several rows in one line": LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    highest = outputs.max()
+    print(targets.min().item(), "%.6f" % inputs.max().item(), targets.max().item(), targets.sum().item())
+    print("{} {:.6f} {}".format(targets[0].item(), highest.item(), targets.cpu().numpy()[0]), targets.tolist()[:4])
+    print(["%.5f" % it for it in inputs[0].tolist()], f"{outputs[0, 1].item():.6f}", targets[-1].item(), targets[:3])
+""",
+    "rows that the program picks itself, by their numbers": """\
+import numpy as np
+
+order = np.random.RandomState(0).permutation(50)
+kept = []
+for i in range(0, 50, 12):
+    index = order[i : i + 12]
+    inputs, targets = data.tensors[0][index], data.tensors[1][index]
+"""
+    + STEP.replace("        ", "    ")
+    + """\
+    first = inputs[0]
+    kept.append(round(first.sum().item(), 5))
+    print(index.min(), index[0], np.max(index), max(index.tolist()), index.sum(), "%.6f" % inputs.max().item())
+print(kept)
+""",
     "a schedule by the loss": """\
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
 for epoch in range(5):

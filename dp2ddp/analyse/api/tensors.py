@@ -215,6 +215,8 @@ SHOW_TENSORS = (OF_TENSORS_ALONE | LEAVES_TORCH | {"size", "shape", "dim", "resh
     "cuda",
     "cpu",
 }
+# Those of them that hand a tensor on, or make an array or a list of it.
+MAKES_ONE_OF_TENSOR = SHOW_TENSORS & (BY_ROW | LEAVES_TORCH)
 # Modules whose functions take tensors first; those that take a list of them, or whatever they are given.
 FUNCTION_HOMES = frozenset({"torch", "torch.nn.functional"})
 TAKE_LISTS = frozenset("""

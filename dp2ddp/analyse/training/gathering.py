@@ -223,11 +223,15 @@ class Gathering(Forwards):
         for around in self.program.ancestors(use):
             if isinstance(around, ast.stmt):
                 return
-            if isinstance(around, ast.Call | ast.BinOp | ast.Compare):
+            if isinstance(around, ast.Call | ast.BinOp | ast.Compare) and not self.only_shows(around):
                 parts = handed(around) if isinstance(around, ast.Call) else None
                 parts = parts or [it for it in ast.iter_child_nodes(around) if isinstance(it, ast.expr)]
                 yield from (it for it in parts if it is not inside)
             inside = around
+
+    def only_shows(self, node: ast.expr) -> bool:
+        """Whether what a call is given stands there side by side, and nothing is computed of it."""
+        return False
 
     def _is_at_home(self, node: ast.Call) -> bool:
         """Whether a call stands in the training alone: beside the model's forward or the backward pass."""

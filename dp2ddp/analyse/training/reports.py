@@ -337,6 +337,8 @@ class _Finder:
             self.values.combine("mean", base)
         elif value in DEALT and self._is_kept_outside(node):
             self.values.combine("rows", base)
+        elif isinstance(base, ast.Subscript) and self._takes_samples(base):
+            self.values.combine("rows", base.value)
         elif not self.values.is_trained(base) and not self.values.gather(base):
             for part in self._parts(base):
                 self._visit(part)
@@ -347,8 +349,9 @@ class _Finder:
             case ast.Name():
                 yield from self._assigned(node)
             case ast.Call():
-                if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
-                    yield node.func.value
+                owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+                if owner is not None and (not isinstance(owner, ast.Name) or self._is_sample(owner)):
+                    yield owner
                 if not self.program.entered(node):
                     yield from (it for it in node.args if not isinstance(it, ast.Starred))
                     yield from (keyword.value for keyword in node.keywords)
@@ -401,6 +404,19 @@ class _Finder:
                     value = value.elts[place]
                 if not self.values.evaluates(value):
                     yield value
+
+    def _is_sample(self, name: ast.Name) -> bool:
+        """Whether a name is given some samples of the batch, and no more."""
+        given = list(self._assigned(name))
+        return any(isinstance(it, ast.Subscript) and self._takes_samples(it) for it in given)
+
+    def _takes_samples(self, node: ast.Subscript) -> bool:
+        """Whether some samples are taken of rows by their place in the batch: ``x[0]``, ``x[0, 1]``, ``x[:4]``."""
+        if not isinstance(self.values.of(node), Unclear) or self.values.of(node.value) not in DEALT:
+            return False
+        first = first_of(node.slice)
+        bounds = (first.lower, first.upper, first.step) if isinstance(first, ast.Slice) else (first,)
+        return all(it is None or self.values.of(it) in (*PLAIN, Kind.WHOLE) for it in bounds)
 
     def _is_kept_outside(self, node: ast.expr) -> bool:
         """Whether rows are made something that nothing is trained with: an array, a list, a tensor off the GPU."""

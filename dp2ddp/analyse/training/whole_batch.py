@@ -10,6 +10,7 @@ from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
 from dp2ddp.analyse.api.parallel import is_runtime
+from dp2ddp.analyse.api.python import SHOWS_PARTS
 from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
 from dp2ddp.analyse.context import COMPREHENSIONS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
@@ -21,6 +22,7 @@ from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.training.loops import BatchLoop, drawn, is_of_round, training_loaders
+from dp2ddp.analyse.training.metrics import is_report
 from dp2ddp.analyse.wrapping import functional
 
 UNWEIGHED = (Kind.EITHER, Kind.EVEN)
@@ -33,7 +35,7 @@ class Combined:
 
     ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does; ``size`` of a sum that it is
     the number of samples in the batch, ``in_loop`` that it is made anew of each batch. ``before``: the loop over
-    samples before which rows get a name for it. ``inner``: what a mean is of.
+    samples before which rows get a name for it. ``inner``: what a mean is of; ``made``: the number of rows.
     """
 
     kind: str
@@ -44,6 +46,7 @@ class Combined:
     in_loop: bool = False
     before: ast.For | None = None
     inner: ast.expr | None = None
+    made: ast.expr | None = None
 
 
 class WholeBatch(Gathering):
@@ -84,7 +87,7 @@ class WholeBatch(Gathering):
             key for key, it in self.combined.items() if it.call is None and self.meets_others(it)
         ]:
             for key in alone:
-                self.whole.discard(key)
+                self.whole -= {key, id(self.combined[key].made)}
                 del self.combined[key]
             self.forget()
 
@@ -113,8 +116,15 @@ class WholeBatch(Gathering):
         """Whether rows of the whole batch meet something of a part in one computation."""
         if it.kind != "rows":
             return False
-        found = [kinds.tensor(self.of(other), other) for other in self._beside(it.node)]
-        return any(value not in (*PLAIN, Kind.WHOLE) for value in found) or self._meets_later(it.node, set())
+        rows = it.made or it.node  # the number of all rows is what goes on
+        found = [kinds.tensor(self.of(other), other) for other in self._beside(rows)]
+        return any(value not in (*PLAIN, Kind.WHOLE) for value in found) or self._meets_later(rows, set())
+
+    def only_shows(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Call) or self.program.entered(node):
+            return False
+        of_text = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant)
+        return of_text or bool(self.program.names_of(node) & SHOWS_PARTS) or is_report(self.context, node)
 
     def _meets_later(self, node: ast.expr, seen: set[int]) -> bool:
         """Whether a name that is made of such rows does; a number that is one of the part is no row."""
@@ -171,7 +181,8 @@ class WholeBatch(Gathering):
         if any(self.is_written_from(it, node) for it in rows):
             return False
         for row in rows:
-            self.combined[id(row)] = Combined("rows", row, call.node if selected is None else None)
+            made = call.node if selected is None else None
+            self.combined[id(row)] = Combined("rows", row, made, made=None if selected is None else node)
         self.whole.add(id(node))
         self._known.clear()
         return True

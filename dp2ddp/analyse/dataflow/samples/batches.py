@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.api.containers import PLAIN_DICTS, SEQUENCES
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.api.iteration import KEEPS_WHOLE
-from dp2ddp.analyse.api.tensors import LEAVES_TORCH
+from dp2ddp.analyse.api.tensors import LEAVES_TORCH, MAKES_ONE_OF_TENSOR
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.definitions import reaching, right_side
 from dp2ddp.analyse.dataflow.kinds import Kind, Unclear, Value
@@ -82,6 +82,10 @@ def of_columns(samples: Samples, loaders: Iterable[int]) -> Value | None:
 
 
 def holds_tensor(samples: Samples, node: ast.expr) -> bool:
+    """Whether a part of a batch is surely a tensor, or an array or a list of one: an index takes a sample of it."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        method = node.func.attr
+        return method in MAKES_ONE_OF_TENSOR or (method in MOVES and holds_tensor(samples, node.func.value))
     shown = isinstance(node, ast.Name) and is_tensor(samples.context, node)
     return shown or _is_moved_part(samples, node)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.tensors import KEEPS_MASKS, MAKES_MASKS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import NAMES, given_to, is_literal, is_option
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
-from dp2ddp.analyse.dataflow.samples.batches import is_list
+from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.labels import are_listed, of_every
 from dp2ddp.analyse.processes.conditions import assigned
@@ -36,6 +37,9 @@ def subscript(samples: Samples, node: ast.Subscript, frame: Frame) -> Value:
     index = node.slice
     if value in kinds.COLUMNS:
         return columns.indexed(samples, node, value, frame)
+    if value is Kind.BATCH and written(index) is not None and holds_tensor(samples, node.value):
+        if not is_list(samples.context, node.value):
+            return Unclear(node)  # one of its samples
     if isinstance(index, ast.Constant):
         return kinds.entry(value, index.value, node)
     if (keys := _texts(samples.program, index)) and samples.value(index, frame) in PLAIN:
