@@ -662,6 +662,47 @@ for i in range(0, 50, 12):
     print(index.min(), index[0], np.max(index), max(index.tolist()), index.sum(), "%.6f" % inputs.max().item())
 print(kept)
 """,
+    "a mean that a loop asks for again and again, shown after it": LOOP[4:]
+    + """\
+    inputs, targets, n = inputs.cuda(), targets.cuda(), 0
+    loss = criterion(model(inputs), targets)
+    while 0.8 < loss and loss < 5 and n < 3:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss = criterion(model(inputs), targets)
+        n += 1
+    print(n, "%.6f" % loss.item())
+""",
+    "means of the same words that are not the same": """\
+class Steps:
+    def run(self, inputs, targets):
+        self.loss, found = criterion(model(inputs), targets), {}
+        optimizer.zero_grad()
+        self.loss.backward()
+        optimizer.step()
+        print("%.6f" % self.loss.item())
+        self.loss = criterion(model(inputs), targets)
+        print("%.6f" % self.loss.item())
+        found["loss"] = criterion(model(inputs), targets)
+        print("%.6f %.6f" % (found["loss"].item(), criterion(model(inputs), targets).item()))
+        optimizer.step()
+        found["loss"] = criterion(model(inputs), targets)
+        print("%.6f %.6f" % (found["loss"].item(), criterion(model(inputs), targets).item()))
+        loss = criterion(model(inputs), targets).detach()
+        for at in range(3):
+            print("%.6f" % loss.item())
+            if at % 2:
+                loss = criterion(model(inputs), targets) * 2
+            print("%.6f" % loss.item())
+            loss.mul_(0.5)
+            print("%.6f" % loss.item())
+
+
+steps = Steps()
+for inputs, targets in loader:
+    steps.run(inputs.cuda(), targets.cuda())
+""",
     "a schedule by the loss": """\
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
 for epoch in range(5):

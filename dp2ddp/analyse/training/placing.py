@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
+from dp2ddp.analyse.api.tensors import NO_NUMBERS_IN_PLACE
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.training.metrics import given_to
 from dp2ddp.analyse.training.reports import Reports, added_to
@@ -60,8 +61,35 @@ def _placed(context: Context, group: list[Combined], effects: tuple[Effect, ...]
     shared = first.kind != "rows" and all(
         any(id(around) in later for around in program.ancestors(it.node)) for it in group
     )
+    shared = shared and not _is_made_anew(context, first.node, block[block.index(start) :], group[-1].node)
     for part in [group] if shared and len(group) > 1 else [[it] for it in group]:
         yield from _named(context, part, _guard(context, part[0].node, effects))
+
+
+def _is_made_anew(context: Context, node: ast.expr, block: list[ast.stmt], last: ast.expr) -> bool:
+    """Whether a number may be another one in some place up to its last, or in the next round of a loop there."""
+    program = context.program
+    called = [it for it in ast.walk(node) if isinstance(it, ast.Call)]
+    if any(program.entered(it) or context.is_wrapped(program.values(it.func)) for it in called):
+        return True  # the model, say, which is trained in between
+    texts = {
+        ast.unparse(it) for it in ast.walk(node) if isinstance(it, ast.Name | ast.Attribute | ast.Subscript)
+    }
+    for statement in block:
+        for inner in ast.walk(statement):
+            match inner:
+                case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()) if (
+                    ast.unparse(inner) in texts
+                ):
+                    return True
+                case ast.Subscript(ctx=ast.Store(), value=held) if ast.unparse(held) in texts:
+                    return True
+                case ast.Call(func=ast.Attribute(value=held, attr=method)) if method.endswith("_"):
+                    if ast.unparse(held) in texts and method not in NO_NUMBERS_IN_PLACE:
+                        return True
+        if program.is_inside(last, statement):
+            break
+    return False
 
 
 def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iterator[Number]:
