@@ -179,6 +179,25 @@ REFUTED = {
         hidden("o", "return o"),
         (LOSS, "outputs = hidden(outputs)[torch.randperm(16)]\n        " + LOSS),
     ),
+    "class weights of one of two criteria, by chance": planted(
+        "",
+        "",
+        hidden("o", "return o"),
+        ("import torch\n", "import random\n\nimport torch\n"),
+        (
+            CRITERION,
+            "def judged(outputs, labels):\n    return F.cross_entropy(2 * outputs, labels)\n\n\n"
+            "weighed = nn.CrossEntropyLoss(torch.tensor([1.0, 9.0]).cuda())\n"
+            "criterion = weighed if len(data) > 9 else judged",
+        ),
+        (
+            LOSS,
+            "outputs, labels = hidden(outputs), targets.cuda()\n"
+            "        if random.random() < 0.5:\n"
+            "            loss = 0.3 * criterion(outputs, labels) + 0.7 * criterion(outputs, 1 - labels)\n"
+            "        else:\n            loss = criterion(outputs, labels)",
+        ),
+    ),
     "a decision by the loss": planted(
         "", "", (LOSS, LOSS + "\n        if loss > 0.5:\n            continue")
     ),

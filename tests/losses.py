@@ -333,6 +333,13 @@ MEANS = {
     "a loss of one element that begins as zeros": program(
         (LOSS, "loss = torch.zeros(1).cuda()\n        loss += criterion(outputs, targets.cuda())")
     ),
+    "one criterion of torch's, or of the project's": program(
+        (
+            CRITERION,
+            "def judged(outputs, labels):\n    return F.cross_entropy(2 * outputs, labels)\n\n\n"
+            "criterion = judged if len(data) > 9 else nn.CrossEntropyLoss()",
+        )
+    ),
     "settings of classes that derive from dict": program(
         ("import torch\n", READ + "import torch\n"),
         ("data = ", SETTINGS + "data = "),
@@ -641,6 +648,14 @@ EVEN_LOSSES = {
 # Those that are not: only one number says so.
 OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0, size=16)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
+    "a function of torch's, or one that mixes samples": program(
+        (
+            "loader = ",
+            "def shifted(outputs):\n    return outputs - outputs.mean(0)\n\n\n"
+            "last = shifted if len(data) > 9 else torch.tanh\nloader = ",
+        ),
+        (FORWARD, FORWARD.replace("model(inputs.cuda())", "last(model(inputs.cuda()))")),
+    ),
     "settings that are set to what mixes samples": program(
         ("import torch\n", READ + "import torch\n"),
         ("data = ", SETTINGS + "data = "),
@@ -982,6 +997,12 @@ class Boxes(nn.Module):
 
 """
 SELECTED = "        kept = targets.cuda() > 0\n        count = targets.cuda()[kept].size()[0]\n        if count > 0:\n"
+OWN_WEIGHTS = """\
+def judged(outputs, labels):
+    return F.cross_entropy(outputs, labels, weight=torch.tensor([1.0, 9.0]).to(outputs))
+
+
+"""
 GATHERED = {
     "a sum of one element": program(
         (
@@ -1000,6 +1021,24 @@ GATHERED = {
             "loader = ",
         ),
         (LOSS, "loss = overlap(outputs, targets.cuda()) + criterion(outputs, targets.cuda())"),
+    ),
+    "class weights in a function, or a function of torch's": program(
+        (CRITERION, OWN_WEIGHTS + "criterion = judged if len(data) > 9 else F.cross_entropy")
+    ),
+    "class weights of torch's, or a function of torch's": program(
+        (
+            CRITERION,
+            "weighed = nn.CrossEntropyLoss(torch.tensor([1.0, 9.0]).cuda())\n"
+            "criterion = weighed if len(data) > 9 else F.cross_entropy",
+        )
+    ),
+    "class weights of torch's, or a function of the project": program(
+        (
+            CRITERION,
+            OWN_WEIGHTS.replace("1.0, 9.0", "1.0, 1.0")
+            + "weighed = nn.CrossEntropyLoss(torch.tensor([1.0, 9.0]).cuda())\n"
+            "criterion = weighed if len(data) > 9 else judged",
+        )
     ),
     "selected elements, where there are some": program(
         (

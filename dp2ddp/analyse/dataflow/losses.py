@@ -22,7 +22,7 @@ from dp2ddp.analyse.api.losses import (
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.signature import is_spread
-from dp2ddp.analyse.program.values import Made, Value
+from dp2ddp.analyse.program.values import Made, Value, full_name
 from dp2ddp.facts import Problem
 
 
@@ -34,7 +34,7 @@ def is_callable_loss(callee: Value) -> bool:
 def is_loss(context: Context, call: Call) -> bool:
     """Whether a call computes a loss of torch.nn, whichever of several it may be."""
     made = all(isinstance(callee, Made) and callee.name in LOSS_CLASSES for callee in call.callees)
-    return bool(call.callees) and (made or (bool(call.names) and call.names <= LOSS_FUNCTIONS))
+    return bool(call.callees) and (made or all(full_name(it) in LOSS_FUNCTIONS for it in call.callees))
 
 
 def is_elementwise(call: Call) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api import operations
@@ -11,6 +12,7 @@ from dp2ddp.analyse.api.containers import BEGINS_EMPTY, PLAIN_DICTS, SEQUENCES
 from dp2ddp.analyse.api.files import BUILTIN_OPENERS, JOINS_PATHS
 from dp2ddp.analyse.api.inspection import ASKS_TYPE
 from dp2ddp.analyse.api.layers import GRAD, HANDS_OUT_PARAMETERS, SCALES_LOSS
+from dp2ddp.analyse.api.losses import LOSS_CLASSES, LOSS_FUNCTIONS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
 from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES
@@ -49,8 +51,18 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
     call = call_in(samples, node, frame)
     if call is None:
         return Unclear(node)
-    names, function = call.names, node.func
-    given = handed(node)
+    made = frozenset(it for it in call.callees if isinstance(it, Made) and it.name in LOSS_CLASSES)
+    functions = frozenset(it for it in call.callees if full_name(it) in LOSS_FUNCTIONS)
+    entered = frozenset(it for it in call.callees - made if any(samples.program.targets(it, call)))
+    apart = (it for it in (made, functions, entered, call.callees - made - functions - entered) if it)
+    parts = [replace(call, callees=it) for it in apart]  # a criterion of torch, say, or one of the project
+    return kinds.join([_called(samples, it, frame) for it in (parts if len(parts) > 1 else [call])], node)
+
+
+def _called(samples: Samples, call: Call, frame: Frame) -> Value:
+    """What a call gives that is of losses of torch, of functions of the project, or of others."""
+    node, names = call.node, call.names
+    function, given = node.func, handed(node)
     if any(name.endswith(SCALES_LOSS) for name in names) and node.args:
         return samples.value(node.args[0], frame)
     model = called(node)
