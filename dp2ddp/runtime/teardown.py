@@ -310,6 +310,8 @@ def _end() -> None:
     rendezvous.disconnect()
     if dist.is_initialized():
         _leave(together)
+    if ranks.count() > 1:
+        _write_out()  # what a replica's class refers to may outlive the interpreter, with what is buffered in it
     if _code is not None and ranks.count() > 1:
         _exit_at_once(_code)
 
@@ -317,11 +319,16 @@ def _end() -> None:
 def _exit_at_once(code: int) -> None:
     """Exit without the interpreter's end, which gloo's threads might turn into SIGABRT."""
     atexit._run_exitfuncs()  # those registered before ours; ours knows that it has run
-    for file in (*gc.get_objects(), sys.stdout, sys.stderr):  # those that are left open, too
+    _write_out()
+    os._exit(code)
+
+
+def _write_out() -> None:
+    """Flush all files, those that the program has left open, too."""
+    for file in (*gc.get_objects(), sys.stdout, sys.stderr):
         if issubclass(type(file), io.IOBase):
             with suppress(OSError, ValueError):
                 file.flush()
-    os._exit(code)
 
 
 def _wait_for_others() -> bool:

@@ -137,3 +137,27 @@ def test_files_that_are_left_open_are_written_whatever_the_exit_code(tmp_path):
     )
     assert run(["train.py"], tmp_path).code == 3
     assert (tmp_path / "numbers.txt").read_text() == "1"
+
+
+def test_files_that_a_program_leaves_open_are_written(tmp_path):
+    """Whatever outlives the interpreter: the class of a model that is trained with has the program's names."""
+    write(
+        tmp_path,
+        """
+        ddp.init()
+
+        class Net(torch.nn.Linear):
+            def forward(self, x):
+                return super().forward(x)
+
+        model = ddp.DistributedDataParallel(Net(2, 1))
+        kept = ddp.open("kept.txt", "w")
+        kept.write("a line\\n")
+        out = model(torch.ones(4, 2))
+        loss = out.mean()
+        loss.backward()
+        """,
+    )
+    result = run(["train.py"], tmp_path)
+    assert result.code == 0, result.err
+    assert (tmp_path / "kept.txt").read_text() == "a line\n"
