@@ -703,6 +703,48 @@ steps = Steps()
 for inputs, targets in loader:
     steps.run(inputs.cuda(), targets.cuda())
 """,
+    "what an object keeps in a list until it is shown": """\
+class Writer:
+    def __init__(self):
+        self.rows, self.last = [], {}
+
+    def scalar(self, name, value, step):
+        self.rows.append((name, float(value), step))
+
+    def text(self, name, text, step):
+        self.rows.append((name, text, step))
+
+    def put(self, **named):
+        self.last.update(named)
+
+    def close(self):
+        print([(name, round(it, 5) if isinstance(it, float) else it, step) for name, it, step in self.rows])
+        print(self.last)
+
+
+writer = Writer()
+"""
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    writer.scalar("loss", loss.item(), i)
+    writer.scalar("greatest", outputs.max(), i)
+    writer.scalar(name="least", value=inputs.min().item(), step=i)
+    writer.text("first", f"label {targets[0].item()} of {len(targets)}", i)
+    writer.put(first=targets[0].item(), last=targets.tolist()[-1])
+writer.close()
+""",
+    "samples of a part of the batch that has no name": """\
+table = {}
+for i, batch in enumerate(loader):
+    inputs, targets = batch
+"""
+    + STEP.replace("        ", "    ")
+    + """\
+    table[i] = dict(n=len(batch[0]), first=batch[1][0].item(), last=batch[1][-1].item())
+    print(table[i], batch[1][0].item())
+print(table)
+""",
     "a schedule by the loss": """\
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
 for epoch in range(5):

@@ -45,6 +45,7 @@ class Values(Protocol):
 
     def of(self, node: ast.AST) -> Value: ...
     def drawn(self, source: ast.expr) -> Value: ...
+    def before_index(self, node: ast.expr) -> ast.expr: ...
     def meets(self, node: ast.expr) -> bool: ...
     def is_settled(self, test: ast.expr) -> bool: ...
     def is_trained(self, node: ast.AST) -> bool: ...
@@ -261,7 +262,9 @@ def _within(values: Values, node: ast.expr) -> Iterator[Rows]:
             yield from _within(values, inner)
         case _ if kinds.tensor(value, node) in SETTLED:
             return
-        case _ if value in (*DEALT, *AVERAGED, Kind.COUNT, Kind.TOTAL):
+        case _ if value in DEALT:
+            yield Rows(values.before_index(node))
+        case _ if value in (*AVERAGED, Kind.COUNT, Kind.TOTAL):
             yield Rows(node)
         case ast.Lambda() | ast.Starred():
             return
@@ -329,7 +332,7 @@ class _Needed:
         scopes = {self.program.scope(name).index}
         for definition in self.program.definitions(name):
             if isinstance(definition, ast.arg):
-                yield from self.program.given(definition)
+                yield from self._given(definition)
                 continue
             statement = self.program.statement(definition)
             scopes.add(self.program.scope(definition).index)
@@ -342,6 +345,17 @@ class _Needed:
                 if self._is_from_outside(text, index):
                     self._enter_calls(index)
                 yield from given
+
+    def _given(self, parameter: ast.arg) -> Iterator[ast.expr]:
+        """What a parameter is given; an object of the project's may keep it: ``writer.add("loss", loss)``."""
+        for given in self.program.given(parameter):
+            call = self.program.parent(given)
+            call = self.program.parent(call) if isinstance(call, ast.keyword) else call
+            statement = self.program.parent(call) if isinstance(call, ast.Call) else None
+            if isinstance(statement, ast.Expr) and isinstance(call.func, ast.Attribute):  # type: ignore[union-attr]
+                if self._is_object(call.func.value):  # type: ignore[union-attr]
+                    self.statements.add(id(statement))
+            yield given
 
     def _is_from_outside(self, text: str, index: int) -> bool:
         """Whether what a function calls so is not its own, but that of the function or module that it stands in."""

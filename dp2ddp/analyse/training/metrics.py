@@ -603,12 +603,17 @@ class _Followed:
             me, *given = scope.params or ("",)
             for inner in self.program.body(scope) if given else ():
                 targets = getattr(inner, "targets", None) or [getattr(inner, "target", None)]
+                if (
+                    isinstance(inner, ast.Call) and _method(inner) in RECORDS_VALUES
+                ):  # `self.rows.append(value)`
+                    targets = [inner.func.value]  # type: ignore[attr-defined]
                 kept = any(
                     isinstance(it, ast.Attribute) and isinstance(it.value, ast.Name) and it.value.id == me
                     for it in targets
                 )
-                if kept and isinstance(inner, ast.Assign | ast.AugAssign):
-                    names = {it.id for it in ast.walk(inner.value) if isinstance(it, ast.Name)}
+                if kept and isinstance(inner, ast.Assign | ast.AugAssign | ast.Call):
+                    values = handed(inner) if isinstance(inner, ast.Call) else [inner.value]
+                    names = {it.id for value in values for it in ast.walk(value) if isinstance(it, ast.Name)}
                     if names & {*given}:
                         return True
         return False

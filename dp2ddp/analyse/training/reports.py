@@ -336,7 +336,7 @@ class _Finder:
         ):
             self.values.combine("mean", base)
         elif value in DEALT and self._is_kept_outside(node):
-            self.values.combine("rows", base)
+            self.values.combine("rows", self.values.before_index(base))
         elif isinstance(base, ast.Subscript) and self._takes_samples(base):
             self.values.combine("rows", base.value)
         elif not self.values.is_trained(base) and not self.values.gather(base):

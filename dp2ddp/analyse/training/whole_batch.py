@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
+from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.python import SHOWS_PARTS
 from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
 from dp2ddp.analyse.context import COMPREHENSIONS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples.batches import is_part
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
@@ -434,6 +436,11 @@ class WholeBatch(Gathering):
             case ast.Subscript(value=inner, slice=ast.Constant(value=0)) if self.of(inner) in AVERAGED:
                 return self.peeled(inner)
         return node
+
+    def before_index(self, node: ast.expr) -> ast.expr:
+        """What an index takes one of that may be a sample, or an entry of a structure: the whole batch has either."""
+        inner = node.value if isinstance(node, ast.Subscript) and written(node.slice) is not None else None
+        return inner if inner is not None and is_part(self, inner) else node
 
     def drawn_in(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)

@@ -106,7 +106,7 @@ def _is_moved_part(samples: Samples, node: ast.expr) -> bool:
                 if not drawn or not all(isinstance(program.parent(it), ast.Tuple) for it in drawn):
                     return False
             case ast.Call(func=ast.Attribute(attr="to", value=ast.Subscript() as part)):
-                if not _is_part(samples, part):
+                if not is_part(samples, part):
                     return False
             case None if isinstance(program.parent(definition), ast.Tuple):
                 if not any(
@@ -124,7 +124,7 @@ def is_only_counted(samples: Samples, node: ast.expr) -> bool:
 
     A list of views or a dictionary of features is taken apart somewhere.
     """
-    if not _is_part(samples, node):
+    if not is_part(samples, node):
         return False
     text, scope = ast.unparse(node), samples.program.scope(node)
     found = (it for it in samples.program.body(scope) if isinstance(it, type(node)))
@@ -133,7 +133,7 @@ def is_only_counted(samples: Samples, node: ast.expr) -> bool:
     return all(_is_kept_as_it_is(samples.program, it) for it in uses)
 
 
-def _is_part(samples: Samples, node: ast.expr) -> bool:
+def is_part(samples: Samples, node: ast.expr) -> bool:
     """Whether an expression names one of several things that a batch is made of."""
     match node:
         case ast.Subscript(value=ast.Name() as batch, slice=ast.Constant(value=int() | str())):
@@ -153,7 +153,7 @@ def _part_given(samples: Samples, definition: ast.AST) -> bool:
         inside = parent
     source = right_side(program.statement(definition), definition)
     if source is not None and not isinstance(program.parent(definition), ast.Tuple | ast.List):
-        return isinstance(source, ast.Subscript) and _is_part(samples, source)
+        return isinstance(source, ast.Subscript) and is_part(samples, source)
     numbered = isinstance(parent, ast.For) and len(getattr(inside, "elts", ())) == 2
     call = program.call(parent.iter) if numbered else None  # type: ignore[union-attr]
     if call is not None and "builtins.enumerate" in call.names:
