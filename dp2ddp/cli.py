@@ -688,7 +688,6 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
             raise
         options.error("torch is needed to run the scripts: install dp2ddp[train]")
     from dp2ddp.convert import convert_paths, is_converted, mended_paths
-    from dp2ddp.plan import Severity
 
     first, last = programs[0], programs[-1]
     before, after = first.path, last.path
@@ -736,8 +735,8 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         assumptions = tuple(f"{shown(at.path)}:{at.span.line} assumes: {text}" for at, text in taken)
         watched = tuple((at.path.resolve(), at.span.line, at.span.end_line) for at, _ in taken)
         # Numbers of a part that are shown are named; without such a finding all are the whole batch's.
-        parts = (it for it in conversion.findings if it.rule == "DDP502" and not it.edits)
-        shows_parts = bool(taken) or any(it.severity is Severity.WARNING for it in parts)
+        parts = (it for it in conversion.findings if it.rule == "DDP502")
+        shows_parts = bool(taken) or any(it.is_left for it in parts)
         for script in conversion.scripts if options.sharded else ():
             if script.reasons:
                 _say(

@@ -51,6 +51,8 @@ def result(samples: Samples, node: ast.Call, frame: Frame) -> Value:
     call = call_in(samples, node, frame)
     if call is None:
         return Unclear(node)
+    if samples.context.is_wrapped(samples.program.values(called(node))):
+        return _called(samples, call, frame)  # what may be called beside it is looked at there
     made = frozenset(it for it in call.callees if isinstance(it, Made) and it.name in LOSS_CLASSES)
     functions = frozenset(it for it in call.callees if full_name(it) in LOSS_FUNCTIONS)
     entered = frozenset(it for it in call.callees - made if any(samples.program.targets(it, call)))
