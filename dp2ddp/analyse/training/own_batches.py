@@ -8,11 +8,9 @@ to know of loaders only. If that comes to sharding it, the runtime takes this ra
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, NEXT_METHODS, RANGES
 from dp2ddp.analyse.api.naming import LOADER
@@ -39,13 +37,17 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Bound, Func, is_outside_name
-from dp2ddp.analyse.wrapping.functional import put
+from dp2ddp.analyse.views import View, insert, insert_imports, mark, put
 from dp2ddp.facts import OwnBatch
 
 NEXT, LOADS, TAKEN = "_next_of_own_batches", "_DataLoader_of_own_batches", "_own_batch"
 """What ``next``, DataLoader and a batch are called where batches are looked at as a loader's."""
 ALIKE = "_array_of_whole_batches"
 """And what hands out whole batches, the same on all ranks, where they are no more a loader's."""
+IMPORTS = (
+    f"from builtins import next as {NEXT}\nfrom torch.utils.data import DataLoader as {LOADS}\n"
+    f"from numpy import array as {ALIKE}"
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DEPTH = 40
 NAMES = 8
@@ -98,28 +100,20 @@ def looked_at_as_loaders(context: Context, sites: list[Site], whole: Iterable[as
 
     ``whole``: what loops over loaders draw from of which they get whole batches, the same on all ranks.
     """
-    program = context.program
-    files = {}
-    trees = [copy.deepcopy(file.tree) for file in program.files]
-    pairs = [
-        zip(ast.walk(file.tree), ast.walk(tree), strict=True)
-        for file, tree in zip(program.files, trees, strict=True)
-    ]
-    twins = {id(old): new for some in pairs for old, new in some}
-    for file, tree in zip(program.files, trees, strict=True):
-        inside = {id(it) for it in ast.walk(file.tree)}
-        here = [site for site in sites if id(site.node) in inside]
-        sources = [it for it in whole if id(it) in inside]
-        for site in here:
-            made = _hand_out(tree, twins[id(site.node)], site.kind)  # type: ignore[arg-type]
-            made.own_loop = twins[id(site.loop)] if site.loop is not None else None  # type: ignore[attr-defined]
-        for source in sources:
-            _leave_whole(tree, twins[id(source)])  # type: ignore[arg-type]
-        if here or sources:
-            _import(tree)
-        files[file.path] = replace(file, tree=tree)
-    project = replace(program.project, files={**program.project.files, **files})
-    return Context(wrappers.linked(project, list(files.values())))
+    view = View(context.program)
+    changed: dict[int, ast.Module] = {}
+    for site in sites:
+        tree = view.tree(site.node)
+        made = _hand_out(tree, view.twin(site.node), site.kind)
+        made.own_loop = view.twin(site.loop) if site.loop is not None else None  # type: ignore[attr-defined]
+        changed[id(tree)] = tree
+    for source in whole:
+        tree = view.tree(source)
+        _leave_whole(tree, view.twin(source))  # type: ignore[arg-type]
+        changed[id(tree)] = tree
+    for tree in changed.values():
+        insert_imports(tree, IMPORTS)
+    return view.linked()
 
 
 class _UnseenCall(ast.Call):
@@ -151,9 +145,7 @@ def _hand_out(tree: ast.Module, node: ast.AST, kind: OwnBatch) -> ast.Call:
     whole = made if kind.is_loop else _UnseenCall(_UnseenName(NEXT, ast.Load()), [made], [])
     inserted = {id(it): it for it in _above(whole, node)}
     put(tree, node, whole)
-    for it in inserted.values():
-        ast.copy_location(it, node)
-        it.inserted = True  # type: ignore[attr-defined]
+    mark(inserted.values(), node)
     return made
 
 
@@ -165,15 +157,7 @@ def _hand_out_names(tree: ast.Module, beside: ast.AST, kind: OwnBatch) -> ast.Ca
     stores = [ast.Name(it, ast.Store()) for it in kind.names]
     target = ast.Tuple(stores, ast.Store()) if kind.is_structure else stores[0]
     statement = ast.Assign([target], _UnseenCall(_UnseenName(NEXT, ast.Load()), [made], []))
-    for it in ast.walk(statement):
-        ast.copy_location(it, beside)
-        it.inserted = True  # type: ignore[attr-defined]
-    for around in ast.walk(tree):
-        for block in (getattr(around, name, None) for name in ("body", "orelse", "finalbody")):
-            if isinstance(block, list) and any(it is beside for it in block):
-                place = next(i for i, it in enumerate(block) if it is beside)
-                block.insert(place + kind.after, statement)
-                return made
+    insert(tree, beside, [statement], kind.after)
     return made
 
 
@@ -182,9 +166,7 @@ def _leave_whole(tree: ast.Module, node: ast.expr) -> None:
     made.whole_source = node  # type: ignore[attr-defined]
     inserted = {id(it): it for it in _above(made, node)}
     put(tree, node, made)
-    for it in inserted.values():
-        ast.copy_location(it, node)
-        it.inserted = True  # type: ignore[attr-defined]
+    mark(inserted.values(), node)
 
 
 def _above(whole: ast.AST, node: ast.AST) -> Iterator[ast.AST]:
@@ -193,21 +175,6 @@ def _above(whole: ast.AST, node: ast.AST) -> Iterator[ast.AST]:
         yield whole
         for child in ast.iter_child_nodes(whole):
             yield from _above(child, node)
-
-
-def _import(tree: ast.Module) -> None:
-    text = (
-        f"from builtins import next as {NEXT}\nfrom torch.utils.data import DataLoader as {LOADS}\n"
-        f"from numpy import array as {ALIKE}"
-    )
-    imports = ast.parse(text).body
-    future = [it for it in tree.body if isinstance(it, ast.ImportFrom) and it.module == "__future__"]
-    place = tree.body.index(future[-1]) + 1 if future else 0
-    for imported in imports:
-        for node in ast.walk(imported):
-            ast.copy_location(node, tree.body[0])
-            node.inserted = True  # type: ignore[attr-defined]
-    tree.body[place:place] = imports
 
 
 def _of_step(context: Context, backward: ast.Call, covered: frozenset[int]) -> Sites | None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.handing import SAME_OBJECT
 from dp2ddp.analyse.api.layers import (
     DATA_PARALLEL_ARGUMENTS,
@@ -27,6 +26,7 @@ from dp2ddp.analyse.processes import elsewhere
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import Cls, Inst
+from dp2ddp.analyse.views import View, insert, insert_imports, put
 from dp2ddp.facts import Functional
 from dp2ddp.plan import Anchor
 
@@ -58,24 +58,18 @@ def find(context: Context) -> list[Site]:
 
 def wrapped_once(context: Context, sites: list[Site]) -> Context:
     """The programs as they would be with each network wrapped where it is made."""
-    program = context.program
-    files = {}
-    for file in program.files:
-        tree = copy.deepcopy(file.tree)
-        twins = {id(old): new for old, new in zip(ast.walk(file.tree), ast.walk(tree), strict=True)}
-        for site in sites:
-            if id(site.place) in twins:
-                plain = twins.get(id(site.plain)) or ast.copy_location(copy.deepcopy(site.plain), site.place)
-                plain.functional = site.fact  # type: ignore[attr-defined]
-                put(tree, twins[id(site.place)], plain)
-                if not site.made:
-                    _import(tree, site.place)
-            for made, last, devices in site.made:
-                if id(made) in twins:
-                    _wrap(tree, twins[id(last)], made, devices)
-        files[file.path] = replace(file, tree=tree)
-    project = replace(program.project, files={**program.project.files, **files})
-    return Context(wrappers.linked(project, list(files.values())))
+    view = View(context.program)
+    for site in sites:
+        tree = view.tree(site.place)
+        known = id(site.plain) in context.program.nodes
+        plain = view.twin(site.plain) if known else ast.copy_location(copy.deepcopy(site.plain), site.place)
+        plain.functional = site.fact  # type: ignore[attr-defined]
+        put(tree, view.twin(site.place), plain)
+        if not site.made:
+            insert_imports(tree, f"from torch.nn import DataParallel as {WRAPPER}")
+        for made, last, devices in site.made:
+            _wrap(view.tree(made), view.twin(last), made, devices)
+    return view.linked()
 
 
 def is_untrained(context: Context, call: Call) -> bool:
@@ -137,16 +131,6 @@ def _imported(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def put(tree: ast.Module, place: ast.AST, other: ast.AST) -> None:
-    """Put a node in the place of another."""
-    for node in ast.walk(tree):
-        for name, value in ast.iter_fields(node):
-            if value is place:
-                setattr(node, name, other)
-            elif isinstance(value, list) and place in value:
-                setattr(node, name, [other if it is place else it for it in value])
-
-
 def _wrap(tree: ast.Module, last: ast.AST, made: ast.Assign, devices: ast.expr | None) -> None:
     """Wrap a network after a statement."""
     name = made.targets[0].id  # type: ignore[attr-defined]
@@ -154,24 +138,7 @@ def _wrap(tree: ast.Module, last: ast.AST, made: ast.Assign, devices: ast.expr |
     assert isinstance(wrap, ast.Assign) and isinstance(wrap.value, ast.Call)
     if devices is not None:
         wrap.value.keywords.append(ast.keyword("device_ids", copy.deepcopy(devices)))
-    for node in (*ast.walk(imported), *ast.walk(wrap)):
-        ast.copy_location(node, last)
-        node.inserted = True  # type: ignore[attr-defined]
-    for node in ast.walk(tree):
-        for _, value in ast.iter_fields(node):
-            if isinstance(value, list) and last in value:
-                place = value.index(last) + 1
-                value[place:place] = [imported, wrap]
-                return
-
-
-def _import(tree: ast.Module, place: ast.AST) -> None:
-    """Have the name of the wrapper in a file, for calls that stay."""
-    imported = ast.parse(f"from torch.nn import DataParallel as {WRAPPER}").body[0]
-    for node in ast.walk(imported):
-        ast.copy_location(node, place)
-        node.inserted = True  # type: ignore[attr-defined]
-    tree.body.insert(0, imported)
+    insert(tree, last, [imported, wrap])
 
 
 def _staying(context: Context, call: Call) -> Site | None:
