@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dp2ddp.verify.verdict import Result
 
 FORMATS = ("text", "json", "sarif", "github", "markdown")
-FORMS = ("exact", "force", "mark", "sharded")
+FORMS = ("exact", "force", "mark", "sharded", "no_gather")
 """Options that say what is written, which are passed on."""
 DONE, WOULD_CHANGE, USAGE, KEPT, UNREADABLE = range(5)
 INTERRUPTED = 130
@@ -189,6 +189,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="test these assumptions as verify does, with the arguments after --, and shard only if they hold",
     )
+    command.add_argument(
+        "--no-gather",
+        action="store_true",
+        help="keep whole batches where what follows the forward needs them, instead of joining outputs there",
+    )
     command.add_argument("--force", action="store_true", help="convert the rest of scripts that have errors")
     command.add_argument(
         "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every line to change by hand"
@@ -293,6 +298,11 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="without AFTER: convert as convert --sharded does, and test what that assumes",
     )
     command.add_argument(
+        "--no-gather",
+        action="store_true",
+        help="without AFTER: convert as convert --no-gather does",
+    )
+    command.add_argument(
         "--git",
         metavar="REVISION",
         help="without AFTER: BEFORE is converted already; compare with this git revision of it",
@@ -346,6 +356,7 @@ def _config(options: argparse.Namespace) -> Config:
         force=options.force or said.flag("force"),
         mark=options.mark or said.flag("mark"),
         sharded=options.sharded or said.flag("sharded"),
+        no_gather=options.no_gather or said.flag("no-gather"),
         format=options.format,
         statistics=options.statistics or said.flag("statistics"),
         quiet=options.quiet,
@@ -421,7 +432,7 @@ def _prove(options: argparse.Namespace, config: Config) -> int:
         )
     (program,) = programs
     path = os.fspath(program.path.with_name(program.command) if program.command else program.path)
-    given = ["verify", path, "--sharded", *(f"--{it}" for it in ("exact", "force") if getattr(config, it))]
+    given = ["verify", path, "--sharded", *_options(config, "exact", "force", "no_gather")]
     wanted = _parser().parse_args([*given, *["--synthetic"] * program.synthetic])
     wanted.scripts, wanted.given = options.scripts, options.given
     trial = _set_up(wanted)
@@ -529,7 +540,7 @@ def _document(
 
 def _writing(config: Config) -> str:
     """The command that writes what was shown."""
-    asked = [f"--{name}" for name in FORMS if getattr(config, name)]
+    asked = _options(config, *FORMS)
     return shlex.join(["dp2ddp", "convert", *config.paths, *asked, *config.repeated, "--inplace"])
 
 
@@ -540,7 +551,12 @@ def _proving(config: Config, conversion: Conversion, writes: bool) -> list[str]:
     if writes:
         kept = all(_committed("HEAD", it.path) == it.before_bytes for it in conversion.changes)
         return ["--git", "HEAD"] if kept else []
-    return [f"--{name}" for name in ("exact", "force", "sharded") if getattr(config, name)]
+    return _options(config, "exact", "force", "sharded", "no_gather")
+
+
+def _options(config: Config, *names: str) -> list[str]:
+    """Those of some options that were given, as they are given."""
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(config, name)]
 
 
 def _committed(revision: str, path: Path) -> bytes | None:
@@ -662,12 +678,15 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
     """What ``verify`` is to run; an exit code where there is nothing."""
     if options.after is not None and options.after.suffix != ".py" and _program(options.after) is None:
         options.error(f"argument AFTER: {options.after} is no Python script; {_AFTER_THE_DASHES}")
-    for name in ("exact", "force", "sharded", "git"):
+    for name in ("exact", "force", "sharded", "no_gather", "git"):
         if getattr(options, name) and options.after:
-            options.error(f"argument --{name}: not allowed with AFTER, which is converted already")
+            options.error(
+                f"argument --{name.replace('_', '-')}: not allowed with AFTER, which is converted already"
+            )
     if options.after is None and not options.git:
         said = _settings(options, [options.before])
-        options.exact, options.force = (getattr(options, it) or said.flag(it) for it in ("exact", "force"))
+        for name in ("exact", "force", "no_gather"):
+            setattr(options, name, getattr(options, name) or said.flag(name.replace("_", "-")))
     programs = [_program(path) for path in (options.before, options.after) if path is not None]
     for path, program in zip((options.before, options.after), programs, strict=False):
         if program is None:
@@ -720,7 +739,7 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         from dp2ddp.emit.text import report as findings
         from dp2ddp.emit.text import shown
 
-        form = {name: getattr(options, name) for name in ("exact", "force", "sharded")}
+        form = {name: getattr(options, name) for name in ("exact", "force", "sharded", "no_gather")}
         conversion = convert_paths([str(first.file)], **form)
         stays = conversion.errors and not options.force
         if conversion.unreadable or stays or not conversion.changes:

@@ -23,7 +23,7 @@ from dp2ddp.ignored import Pattern, patterns
 
 FILE = "pyproject.toml"
 TABLE = "tool.dp2ddp"
-FLAGS = frozenset({"exact", "force", "mark", "sharded", "statistics"})
+FLAGS = frozenset({"exact", "force", "mark", "no-gather", "sharded", "statistics"})
 """The keys that are what options of the same name are."""
 TEXTS = frozenset({"vendor"})
 LISTS = frozenset({"entries", "exclude"})
@@ -80,6 +80,7 @@ class Config:
     force: bool = False
     mark: bool = False
     sharded: bool = False
+    no_gather: bool = False
     color: bool = False
     exclude: tuple[Pattern, ...] = ()
     format: str = "text"

@@ -45,6 +45,7 @@ from dp2ddp.vendored import Misplaced, moved
 
 NAMED = "it names DataParallel, but no training loop with a wrapped model was found"
 NOTEBOOK = "a notebook can't start ranks: export it by jupyter nbconvert --to script, and convert the script"
+JOINS = "ddp.whole_batch, as what follows the forward needs the whole batch"
 NOT_DONE = "not changed until the errors in this program are fixed"
 Tell = Callable[[str], object]
 
@@ -85,6 +86,7 @@ def convert(
     force: bool = False,
     mark: bool = False,
     sharded: bool = False,
+    no_gather: bool = False,
     vendor: Path | None = None,
     tell: Tell = str,
 ) -> Conversion:
@@ -95,18 +97,21 @@ def convert(
         force: convert what can be, although errors are left.
         mark: put a comment above every place that is left to a person, or that something is assumed of.
         sharded: shard programs that are not known to allow it, where nothing is known that forbids it.
+        no_gather: keep whole batches where what follows the forward needs them. Otherwise a rank may train on its part
+            all the same, and gets the other ranks' outputs and labels there.
         vendor: the folder of a copy of the runtime, which may not be there yet: all that is converted, or was before,
             imports that. Raises ``Misplaced`` if a program could not. None: a copy that the project has, if any.
     """
-    return deeply(lambda: _convert(project, _Form(exact, sharded), force, mark, vendor, tell))
+    return deeply(lambda: _convert(project, _Form(exact, sharded, not no_gather), force, mark, vendor, tell))
 
 
 @dataclass(frozen=True)
 class _Form:
-    """What was asked for: the original's batches, sharded by assumptions."""
+    """What was asked for: the original's batches, sharded by assumptions, parts that are joined."""
 
     exact: bool = False
     sharded: bool = False
+    gather: bool = True
 
 
 def _convert(
@@ -186,7 +191,7 @@ def _planned(project: Project, form: _Form) -> tuple[Project, Facts, Plan, list[
 
 def _plan(project: Project, form: _Form) -> tuple[Project, Facts, Plan]:
     linked = link(project)
-    facts = decided(linked, exact=form.exact, sharded=form.sharded)
+    facts = decided(linked, exact=form.exact, sharded=form.sharded, gather=form.gather)
     kept = heeded(check(facts).findings, linked.project)
     reached = {path for script in facts.scripts for path in script.reaches}
     unused = (it for it in kept.unused if it.location.path in reached)
@@ -349,6 +354,9 @@ def _script(
         for loader in facts.loaders
         if loader.shard and not exact and start.tier is Tier.SHARDED and start.program in loader.scripts
     }
+    if start.tier is Tier.SHARDED:
+        joints = (it for it in facts.joints if start.program in it.scripts)
+        dealt |= {Location(it.path, it.at.span): JOINS for it in joints}
     proof = next((it for it in facts.proofs if it.program == start.program), Proof(start.program))
     return Script(
         path=start.program,

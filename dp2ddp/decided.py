@@ -2,53 +2,86 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dp2ddp.analyse import Linked, analyse, prepare
+from dp2ddp.analyse import Linked, Looks, analyse, prepare
 from dp2ddp.facts import Fact, Facts, Tier
 from dp2ddp.tiers import decide
 
 
-def decided(linked: Linked, *, exact: bool = False, sharded: bool = False) -> Facts:
+def decided(linked: Linked, *, exact: bool = False, sharded: bool = False, gather: bool = True) -> Facts:
     """What is known of the programs of a project, with their forms.
 
-    Batches that a program makes itself are looked at as a loader's where that comes to sharding it, or may; and so is
-    what it makes of a loader's batches, where nothing else does.
+    A program is sharded as it is, where that is proven. Else what follows its forwards may be the whole batch's, joined
+    from all ranks there. Else what it makes of whole batches may be divided where models are given it. Batches that it
+    makes itself are looked at as a loader's where that comes to sharding it, or may.
 
     Args:
         exact: sharded programs draw the very batches of the original.
         sharded: what is not known, and not refuted, is taken to be as sharding needs it.
+        gather: parts of batches may be joined behind the forward.
     """
-    look = partial(_look, linked, exact, sharded)
-    unsharded: frozenset[Path] = frozenset()
+    forms = _Forms(linked, exact, sharded)
+    looks = Looks()
     while True:
-        facts = look(unsharded, frozenset())
-        own = frozenset[Path]().union(*(it.scripts for it in facts.loaders if it.own))
-        whole = own & {
-            it.program for it in facts.scripts if it.tier is not Tier.SHARDED and not it.assumptions
-        }
-        if not whole:
+        looks = forms.joining(looks) if gather else looks
+        own = frozenset[Path]().union(*(it.scripts for it in forms.of(looks).loaders if it.own))
+        if not (whole := own & forms.whole(looks)):
             break
-        unsharded |= whole
-    stay = {it.program for it in facts.scripts if any(_is_of_parts(fact) for fact in it.reasons)}
-    preparing = prepare(linked, _not_sharded(facts) - stay, unsharded)
-    while preparing:
-        tried = look(unsharded, preparing)
-        if not (whole := preparing & _not_sharded(tried)):
-            return tried
-        preparing -= whole
-    return facts
+        looks = Looks(unsharded=looks.unsharded | whole)
+    return forms.of(forms.preparing(looks))
 
 
-def _look(
-    linked: Linked, exact: bool, sharded: bool, unsharded: frozenset[Path], preparing: frozenset[Path]
-) -> Facts:
-    facts = decide(analyse(linked, unsharded=unsharded, preparing=preparing), exact=exact)
-    if sharded and any(script.assumptions for script in facts.scripts):
-        more = analyse(linked, assume=True, unsharded=unsharded, preparing=preparing)
-        facts = decide(more, exact=exact, assume=True)
-    return facts
+@dataclass
+class _Forms:
+    """The forms of a project's programs, by how these are looked at."""
+
+    linked: Linked
+    exact: bool
+    sharded: bool
+    _known: dict[Looks, Facts] = field(default_factory=dict)
+
+    def of(self, looks: Looks) -> Facts:
+        """What is known of the programs, with their forms."""
+        if looks not in self._known:
+            facts = decide(analyse(self.linked, looks), exact=self.exact)
+            if self.sharded and any(script.assumptions for script in facts.scripts):
+                facts = decide(analyse(self.linked, looks, assume=True), exact=self.exact, assume=True)
+            self._known[looks] = facts
+        return self._known[looks]
+
+    def whole(self, looks: Looks) -> frozenset[Path]:
+        """The programs that keep whole batches, whatever is assumed."""
+        found = (it for it in self.of(looks).scripts if it.tier is not Tier.SHARDED and not it.assumptions)
+        return frozenset(it.program for it in found)
+
+    def unproven(self, looks: Looks) -> frozenset[Path]:
+        """The programs that are not sharded by proof."""
+        found = (it for it in self.of(looks).scripts if it.tier is not Tier.SHARDED or it.assumptions)
+        return frozenset(it.program for it in found)
+
+    def joining(self, looks: Looks) -> Looks:
+        """As the programs are looked at, with parts joined in those that are sharded by it."""
+        found = self.unproven(looks)
+        while found:
+            tried = replace(looks, joining=found)
+            if not (left := found & self.unproven(tried)):
+                return tried
+            found -= left
+        return looks
+
+    def preparing(self, looks: Looks) -> Looks:
+        """As the programs are looked at, with whole batches divided later in those that are sharded by it."""
+        facts = self.of(looks)
+        stay = {it.program for it in facts.scripts if any(_is_of_parts(fact) for fact in it.reasons)}
+        found = prepare(self.linked, _not_sharded(facts) - stay, looks)
+        while found:
+            tried = replace(looks, preparing=found)
+            if not (left := found & _not_sharded(self.of(tried))):
+                return tried
+            found -= left
+        return looks
 
 
 def _not_sharded(facts: Facts) -> frozenset[Path]:

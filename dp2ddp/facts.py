@@ -353,6 +353,13 @@ class Gather(Fact):
 
 
 @dataclass(frozen=True)
+class Joint(Fact):
+    """A statement behind which a round of the training needs the whole batch: the ``names`` of what is joined there."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Scaled(Fact):
     """A loss of a part that needs a factor: a sum, or the mean of a ``criterion`` that weighs a ``target``.
 
@@ -690,6 +697,7 @@ class Facts:
     loops: tuple[EpochLoop, ...] = ()
     losses: tuple[Loss, ...] = ()
     gathers: tuple[Gather, ...] = ()
+    joints: tuple[Joint, ...] = ()
     scaled: tuple[Scaled, ...] = ()
     devices: tuple[Device, ...] = ()
     effects: tuple[Effect, ...] = ()

@@ -34,6 +34,7 @@ from dp2ddp.analyse.training import (
     columns,
     drawing,
     hooks,
+    joints,
     loaders,
     loops,
     metrics,
@@ -78,6 +79,20 @@ def link(project: Project) -> Linked:
         for fact in found
     )
     return Linked(mended, wrappers.linked(mended, _concerned(mended)), found)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How programs are looked at, where not as they are.
+
+    ``unsharded``: those not as if loaders handed out the batches that they make themselves. ``joining``: those as if
+    parts of batches were joined behind the forward. ``preparing``: those as if loaders handed out what they make of a
+    loader's batches.
+    """
+
+    unsharded: frozenset[Path] = frozenset()
+    joining: frozenset[Path] = frozenset()
+    preparing: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -135,36 +150,31 @@ def _apart(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path
     return _Apart(spelled, whole, context, batch_loops, sites, taken, sources, prepares)
 
 
-def _view(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path]) -> _View:
-    apart = _apart(linked, unsharded, preparing)
+def _view(linked: Linked, looks: Looks) -> _View:
+    apart = _apart(linked, looks.unsharded, looks.preparing)
     context, batch_loops = apart.plain, apart.batch_loops
     if apart.sites or apart.taken:
         context = own_batches.looked_at_as_loaders(context, [*apart.sites, *apart.taken], apart.sources)
         batch_loops = loops.batch_loops(context)
+    if looks.joining and apart.whole is apart.plain:  # a distributed branch beside has parts already
+        sites = joints.find(context, batch_loops, looks.joining)
+        context = joints.looked_at(context, sites) if sites else context
+        batch_loops = loops.batch_loops(context) if sites else batch_loops
+        context.joined = joints.rounds(context, batch_loops)
     return _View(apart.spelled, apart.whole, context, batch_loops)
 
 
-def prepare(
-    linked: Linked, programs: frozenset[Path], unsharded: frozenset[Path] = frozenset()
-) -> frozenset[Path]:
+def prepare(linked: Linked, programs: frozenset[Path], looks: Looks) -> frozenset[Path]:
     """The programs, of some, that can take a rank's part where models are given what is made of whole batches."""
-    return _apart(linked, unsharded, programs).prepares & programs
+    return _apart(linked, looks.unsharded, programs).prepares & programs
 
 
-def analyse(
-    linked: Linked,
-    *,
-    assume: bool = False,
-    unsharded: frozenset[Path] = frozenset(),
-    preparing: frozenset[Path] = frozenset(),
-) -> Facts:
+def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel.
 
-    ``assume``: go on from what is not known of a loss with what it would have to be. ``unsharded``: the programs that
-    are not looked at as if loaders handed out the batches that they make themselves. ``preparing``: those that are
-    looked at as if loaders handed out what they make of a loader's batches.
+    ``assume``: go on from what is not known of a loss with what it would have to be.
     """
-    view = _view(linked, unsharded, preparing)
+    view = _view(linked, looks)
     spelled, whole, context, batch_loops = view.spelled, view.whole, view.context, view.batch_loops
     context.assumes = assume
     draws, dealt = loops.drawn(context, batch_loops)
@@ -215,6 +225,7 @@ def analyse(
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
         gathers=judged.gathers,
+        joints=tuple(joints.facts(context)),
         scaled=judged.scaled,
         devices=devices.collect(
             context,

@@ -65,6 +65,14 @@ def is_main_guard(test: ast.expr) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """What the rounds of a training run before a rank has the whole batch again, and only after that: identities."""
+
+    before: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
+
+
 @dataclass
 class Context:
     """A linked program with what the collectors ask of it again and again."""
@@ -83,6 +91,8 @@ class Context:
     """Whether what is not known of a loss is taken to be as it has to be."""
     taken: dict[int, kinds.Value] = field(default_factory=dict)
     """What is taken to be so: places whose values are not known, by their identities, and what they are then."""
+    joined: Rounds = Rounds()
+    """Where parts of batches are joined in each round of the training (see ``training.joints``)."""
     _names: dict[Path, set[str]] = field(default_factory=dict)
     _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[frozenset[int], frozenset[int]] = field(default_factory=dict)

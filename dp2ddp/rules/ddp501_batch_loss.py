@@ -2,8 +2,9 @@
 
 A sum, or a mean with class weights or ``ignore_index``, is scaled, ``ddp.batch_loss(criterion(outputs, labels), …)``. A
 loss that compares samples gets the outputs and labels of the global batch: ``contrast(ddp.whole_batch(outputs),
-ddp.whole_batch(labels))``. Otherwise the model becomes a ``ddp.DataParallel``, and every rank computes the loss of the
-whole batch.
+ddp.whole_batch(labels))``. Where more than the loss needs them, they are joined behind the forward: ``labels, outputs =
+ddp.whole_batch((labels, outputs))``. Otherwise the model becomes a ``ddp.DataParallel``, and every rank computes the
+loss of the whole batch.
 
 DistributedDataParallel averages the gradients of the ranks' local batches. That is the gradient of the global batch if
 the loss is a mean over samples. It is not for sums, weighted means and losses that compare the samples of a batch with
@@ -13,7 +14,7 @@ each other.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Tier
-from dp2ddp.plan import Anchor, Edit, Finding, Replace, SetArgument, finding, runtime_import
+from dp2ddp.plan import Anchor, Edit, Finding, Insert, Replace, SetArgument, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 TIES = False
@@ -50,6 +51,26 @@ for epoch in range(2):
         optimizer.zero_grad()
         outputs = model(inputs.cuda())
         loss = (outputs @ outputs.t()).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+""",
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randn(64, 2))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        outputs = model(inputs.cuda())
+        targets = targets.cuda()
+        errors = (outputs - targets).abs().mean(1)
+        kept = errors[errors < errors.median() * 2]
+        loss = kept.mean() + (outputs.std(0) - targets.std(0)).abs().mean()
         loss.backward()
         optimizer.step()
 """,
@@ -90,3 +111,12 @@ def check(facts: Facts) -> Iterator[Finding]:
                 rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
             edits = runtime_import(gather.path, gather.ddp), rows
             yield finding(gather.at, gather.why, "now computed on the samples of all ranks", edits)
+    for joint in facts.joints:
+        if Tier.SHARDED in facts.tiers(joint):
+            names = ", ".join(joint.names)
+            given = f"({names})" if len(joint.names) > 1 else names
+            made = f"{names} = {{ddp}}.whole_batch({given})"
+            insert = Insert(joint.at, made, {"ddp": joint.ddp}, after=True)
+            edits = runtime_import(joint.path, joint.ddp), insert
+            what = "what follows the forward needs the whole batch"
+            yield finding(joint.at, what, f"`{names}` joined from all ranks", edits)

@@ -16,6 +16,7 @@ from dp2ddp.analyse.dataflow.samples.calls import result
 from dp2ddp.analyse.dataflow.samples.conditions import answered, asks_data, under
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.indices import subscript
+from dp2ddp.analyse.dataflow.samples.joined import is_of_joined, joined
 from dp2ddp.analyse.dataflow.samples.layers import layers_applied
 from dp2ddp.analyse.dataflow.samples.loops import comprehended, drawn
 from dp2ddp.analyse.dataflow.samples.names import before, of_attribute, of_name
@@ -132,6 +133,8 @@ class Samples:
         """A value, or what it is taken to be where it is not known."""
         if not isinstance(value, Unclear):
             return value
+        if id(node) in self.context.joined.after and is_of_joined(self, node, frame):
+            return Kind.WHOLE
         self.surfaced.setdefault(id(value.place), (node, frame))
         return self.taken.get(id(node), self.taken.get(id(value.place), value))
 
@@ -145,6 +148,8 @@ class Samples:
                 return Kind.ZERO if node.value in (0, 0.0) and node.value is not False else Kind.SAME
             case ast.Call() if hasattr(node, "whole_source"):
                 return Kind.SAME  # whole batches, on all ranks
+            case ast.Call() if hasattr(node, "joins"):
+                return joined(self, node, frame)
             case ast.Name():
                 named = of_name(self, node, frame)
                 return Unclear(node) if named is None else named
