@@ -23,13 +23,14 @@ from dp2ddp.analyse.context import LOOPS, Context, Rounds
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
+from dp2ddp.analyse.dataflow.samples.joined import is_output
 from dp2ddp.analyse.dataflow.samples.layers import called
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.analyse.training import bare
-from dp2ddp.analyse.training.loops import BatchLoop
+from dp2ddp.analyse.training.loops import BatchLoop, is_of_round
 from dp2ddp.analyse.views import View, insert, insert_imports
 from dp2ddp.facts import Joint
 
@@ -58,10 +59,8 @@ def find(context: Context, loops: list[BatchLoop], programs: frozenset[Path]) ->
     samples = Forwards(context)
     found: dict[int, Site] = {}
     for loop in training:
-        try:
-            found[id(loop)] = _Joining(context, samples, loop, loops).site()
-        except Unjoinable:
-            pass
+        if (site := _Round(context, samples, loop, loops).site()) is not None:
+            found[id(loop)] = site
     left = [it for it in training if id(it) in found]
     while not_all := {it for loop in training if loop not in left for it in context.run_by(loop.node)}:
         kept = [it for it in left if not context.run_by(it.node) & not_all]
@@ -153,117 +152,84 @@ def around(context: Context, loop: BatchLoop, joint: ast.stmt) -> tuple[frozense
     return first, then - first
 
 
-class _Joining:
+class _Round:
     """Where a round of one training loop is joined, and what."""
 
     def __init__(
         self, context: Context, samples: Forwards, loop: BatchLoop, loops: Iterable[BatchLoop]
     ) -> None:
         self.context, self.program, self.samples, self.loop = context, context.program, samples, loop
-        evaluated = [it.runs for it in loops if not it.trains and id(it.node) in loop.runs]
-        self._apart = frozenset[int]().union(*evaluated)
-        self._target = getattr(loop.node, "target", None)
+        self.apart = frozenset[int]().union(
+            *(it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
+        )
+        """Identities of what evaluations run within the round."""
+        self.target = getattr(loop.node, "target", None)
+        self.forwards: list[ast.Call] = []
 
-    def site(self) -> Site:
-        """The joint of a round. Raises ``Unjoinable`` where there is none."""
+    def site(self) -> Site | None:
+        """The joint of a round; None where there is none."""
         if not isinstance(self.loop.node, ast.For | ast.While):
-            raise Unjoinable
-        before, after = self.before, self.after
-        backwards = {id(it) for it in self.context.backwards} & self.loop.runs
-        if not backwards <= after or backwards & before:
-            raise Unjoinable
-        if any(map(self._asks_for_gradients, self._nodes(self.loop.runs - self._apart))):
-            raise Unjoinable
-        if any(map(self._keeps, self._nodes(before))):
-            raise Unjoinable
-        if any(map(self._draws, self._calls(after - self._apart))):
-            raise Unjoinable
-        names = tuple(self._names())
-        if not names:
-            raise Unjoinable
-        return Site(self.statement, names)
+            return None
+        try:
+            self.forwards = self._forwards()
+            if any(map(self._asks_for_gradients, self.nodes(self.loop.runs - self.apart))):
+                return None
+        except Unjoinable:
+            return None
+        for statement in self._places(self.loop.node.body, frozenset(map(id, self.forwards)), 0):
+            try:
+                return _Joining(self, statement).site()
+            except Unjoinable:
+                continue
+        return None
 
-    # The place
-
-    @cached_property
-    def forwards(self) -> list[ast.Call]:
+    def _forwards(self) -> list[ast.Call]:
         """The calls of wrapped models that are given something of the batch."""
         found = []
-        for call in self._calls(self.loop.runs - self._apart):
+        for call in self.calls(self.loop.runs - self.apart):
             if not self.context.is_wrapped(call.callees):
                 continue
-            given = [kinds.tensor(self.samples.of(it), it) for it in self._given(call.node)]
+            given = [kinds.tensor(self.samples.of(it), it) for it in _given(call.node)]
             if all(it in PLAIN for it in given):
                 continue
             if not all(it in (*DEALT, *PLAIN) for it in given):
                 raise Unjoinable
             found.append(call.node)
-        if not found:
-            raise Unjoinable
         return found
 
-    def _given(self, node: ast.Call) -> Iterator[ast.expr]:
-        for it in handed(node):
-            yield it.value if isinstance(it, ast.Starred) else it
+    def _places(self, block: list[ast.stmt], forwards: frozenset[int], depth: int) -> Iterator[ast.stmt]:
+        """The last statements that run a forward, of the blocks that run all of them, from outside to inside."""
+        running = [it for it in block if self.context.runs(it) & forwards]
+        if not running or depth > CALLS:
+            return
+        last = running[-1]
+        if not isinstance(last, ast.Return | ast.While | ast.Try):
+            yield _behind_moves(block, last)
+        if len(running) == 1:
+            for inner in self._inside(last):
+                within = frozenset[int]().union(*map(self.context.runs, inner))
+                if forwards <= within:
+                    yield from self._places(inner, forwards, depth + 1)
 
-    @cached_property
-    def statement(self) -> ast.stmt:
-        """The last statement with a forward, in the innermost block that all forwards stand in."""
-        chains = [dict(self._blocks(it)) for it in self.forwards]
-        for key, statement in chains[0].items():
-            if all(key in chain for chain in chains[1:]):
-                block = self.program.block(statement)
-                last = max((chain[key] for chain in chains), key=block.index)
-                if isinstance(last, ast.Return | ast.While | ast.Try):
-                    raise Unjoinable
-                return self._behind_moves(block, last)
-        raise Unjoinable
+    def _inside(self, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+        """The blocks of a statement that run where it does, and the functions that it calls."""
+        if isinstance(statement, ast.With):
+            yield statement.body
+        elif isinstance(statement, ast.If):
+            yield from (statement.body, statement.orelse)
+        elif not isinstance(statement, ast.For | ast.While | ast.Try):
+            for node in ast.walk(statement):
+                for index in sorted(self.program.called_scopes(node)) if isinstance(node, ast.Call) else ():
+                    yield self.program.scopes[index].body
 
-    def _behind_moves(self, block: list[ast.stmt], statement: ast.stmt) -> ast.stmt:
-        """A statement, or the last of those behind it that only move a name to a device: ``labels = labels.cuda()``."""
-        for later in block[block.index(statement) + 1 :]:
-            match later:
-                case ast.Assign(
-                    targets=[ast.Name()], value=ast.Call(func=ast.Attribute(value=ast.Name(), attr=method))
-                ) if (method in MOVES):
-                    statement = later
-                case _:
-                    break
-        return statement
-
-    def _blocks(self, node: ast.AST) -> Iterator[tuple[int, ast.stmt]]:
-        """The blocks that a place stands in within its function and the loop, inside out, with the statement there."""
-        for it in (node, *self.program.ancestors(node)):
-            if it is self.loop.node or isinstance(it, FUNCTIONS):
-                return
-            if isinstance(it, ast.stmt):
-                yield id(self.program.block(it)), it
-
-    @cached_property
-    def _around(self) -> tuple[frozenset[int], frozenset[int]]:
-        before, after = around(self.context, self.loop, self.statement)
-        return before - self._apart, after
-
-    @property
-    def before(self) -> frozenset[int]:
-        """Identities of what a round runs up to the joint."""
-        return self._around[0]
-
-    @property
-    def after(self) -> frozenset[int]:
-        """Identities of what only runs behind it."""
-        return self._around[1]
-
-    def _nodes(self, keys: Iterable[int]) -> Iterator[ast.AST]:
+    def nodes(self, keys: Iterable[int]) -> Iterator[ast.AST]:
         nodes = self.program.nodes
         return (nodes[it] for it in keys if it in nodes)
 
-    def _calls(self, keys: Iterable[int]) -> Iterator[Call]:
-        for node in self._nodes(keys):
+    def calls(self, keys: Iterable[int]) -> Iterator[Call]:
+        for node in self.nodes(keys):
             if isinstance(node, ast.Call) and (call := self.program.call(node)) is not None:
                 yield call
-
-    # What is in the way
 
     def _asks_for_gradients(self, node: ast.AST) -> bool:
         """Whether something asks for gradients by what is fed to a model: these are of all samples, or of a part."""
@@ -275,6 +241,53 @@ class _Joining:
                 return call is not None and GRAD in call.names
         return False
 
+
+def _given(node: ast.Call) -> Iterator[ast.expr]:
+    """What a call is given."""
+    for it in handed(node):
+        yield it.value if isinstance(it, ast.Starred) else it
+
+
+def _behind_moves(block: list[ast.stmt], statement: ast.stmt) -> ast.stmt:
+    """A statement, or the last of those behind it that only move a name to a device: ``labels = labels.cuda()``."""
+    for later in block[block.index(statement) + 1 :]:
+        match later:
+            case ast.Assign(
+                targets=[ast.Name()], value=ast.Call(func=ast.Attribute(value=ast.Name(), attr=method))
+            ) if (method in MOVES):
+                statement = later
+            case _:
+                break
+    return statement
+
+
+class _Joining:
+    """What is joined behind one statement of a round."""
+
+    def __init__(self, round_: _Round, statement: ast.stmt) -> None:
+        self.round, self.statement, self.loop = round_, statement, round_.loop
+        self.context, self.program, self.samples = round_.context, round_.program, round_.samples
+        self.scope = self.program.scope(statement)
+        before, self.after = around(self.context, self.loop, statement)
+        self.before = before - round_.apart
+        """Identities of what a round runs up to the joint, and of what it only runs behind it: ``after``."""
+
+    def site(self) -> Site:
+        """The joint. Raises ``Unjoinable`` where that is none."""
+        backwards = {id(it) for it in self.context.backwards} & self.loop.runs
+        if not backwards <= self.after:
+            raise Unjoinable
+        if any(map(self._keeps, self.round.nodes(self.before))):
+            raise Unjoinable
+        if any(map(self._draws, self.round.calls(self.after - self.round.apart))):
+            raise Unjoinable
+        names = tuple(self._names())
+        if not names:
+            raise Unjoinable
+        return Site(self.statement, names)
+
+    # What is in the way
+
     def _keeps(self, node: ast.AST) -> bool:
         """Whether something of a part is kept elsewhere than in a name before it is joined."""
         match node:
@@ -282,11 +295,17 @@ class _Joining:
                 made = self.program.call(call)
                 if made is not None and self.context.is_wrapped(made.callees):
                     return False
-                return any(not self._is_plain(it) for it in self._given(call))
-            case ast.Attribute(ctx=ast.Store()):
-                source = self.program.source(node)
-                return source.value is None or not self._is_plain(source.value)
+                return any(not self._is_plain(it) for it in _given(call))
+            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
+                value = self.program.source(node).value
+                own = isinstance(node, ast.Subscript) and self._is_own(node.value)
+                return not own and (value is None or not self._is_plain(value))
         return False
+
+    def _is_own(self, node: ast.expr) -> bool:
+        """Whether something is made in each round anew."""
+        made = self.program.definitions(node) if isinstance(node, ast.Name) else []
+        return bool(made) and all(id(it) in self._made for it in made)
 
     def _is_plain(self, node: ast.expr) -> bool:
         return kinds.tensor(self.samples.of(node), node) in (*PLAIN, Kind.UNKNOWN)
@@ -314,7 +333,7 @@ class _Joining:
     def _names(self) -> Iterator[str]:
         """The names of what a round has made of a part, and uses behind the joint."""
         uses: dict[str, list[ast.Name]] = {}
-        for node in self.program.body(self.program.scope(self.statement)):
+        for node in self.program.body(self.scope):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) in self.after:
                 made = self.program.definitions(node)
                 if any(map(self._is_of_round, made)) and not self._is_plain(node):
@@ -326,25 +345,36 @@ class _Joining:
     def _is_of_round(self, definition: ast.AST) -> bool:
         """Whether a round gives a name its value before the joint."""
         if isinstance(definition, ast.arg):
-            return self.program.scope(definition) is self.program.scope(self.statement)
-        return id(definition) in self.before or self._is_target(definition)
+            given = self.program.given(definition)
+            return not given or any(is_of_round(self.context, it, self._made) for it in given)
+        return id(definition) in self._made
+
+    @cached_property
+    def _made(self) -> frozenset[int]:
+        """Identities of what a round runs up to the joint, and of what it begins with."""
+        target = [] if self.round.target is None else ast.walk(self.round.target)
+        return self.before.union(map(id, target))
 
     def _is_target(self, definition: ast.AST) -> bool:
-        return self._target is not None and self.program.is_inside(definition, self._target)
+        return self.round.target is not None and self.program.is_inside(definition, self.round.target)
 
     def _check(self, name: str, uses: list[ast.Name]) -> None:
         """Raise ``Unjoinable`` where a name can't be made the whole batch's at the joint."""
         definitions = {id(it): it for use in uses for it in self.program.definitions(use)}
         before = [it for it in definitions.values() if self._is_of_round(it)]
-        if any(kinds.tensor(self.samples.of(it), it) not in (*DEALT, Kind.PICKED) for it in uses):
+        if any(self.program.scope(it) is not self.scope for it in before):
+            raise Unjoinable  # a name of a function round it
+        is_fresh = all(map(self._is_fresh, before))
+        rows = (kinds.tensor(self.samples.of(it), it) in (*DEALT, Kind.PICKED) for it in uses)
+        if not is_fresh and not all(rows):
             raise Unjoinable
         if not any(map(self._is_always_made, before)):
             raise Unjoinable
-        around_it = self.program.body(self.program.scope(self.statement))
+        around_it = self.program.body(self.scope)
         if any(self._is_handed_on(it, name) for it in around_it):
             raise Unjoinable
         rounds = frozenset([id(self.loop.node)])
-        if not all(map(self._is_fresh, before)):
+        if not is_fresh:
             if looks_in(self.context).is_written_from(uses[0], self.statement, rounds):
                 raise Unjoinable
 
@@ -361,14 +391,18 @@ class _Joining:
         if isinstance(definition, ast.arg) or self._is_target(definition):
             return True
         round_ = {id(it) for it in self.program.ancestors(self.statement)}
+        name = ast.unparse(definition)
         for around in self.program.ancestors(definition):
             if around is self.loop.node or isinstance(around, FUNCTIONS) or id(around) in round_:
                 return True
-            if isinstance(around, ast.If):
-                name = ast.unparse(definition)
-                if not all(self._makes(block, name) for block in (around.body, around.orelse)):
-                    return False
-            elif isinstance(around, (*LOOPS, ast.Try)):
+            match around:
+                case ast.If(body=body, orelse=others):
+                    ways = [body, others]
+                case ast.Try(body=body, handlers=handlers):
+                    ways = [body, *(it.body for it in handlers)]
+                case _:
+                    ways = [[]] * isinstance(around, LOOPS)
+            if not all(self._makes(block, name) or _leaves(block) for block in ways):
                 return False
         return True
 
@@ -381,7 +415,9 @@ class _Joining:
 
     def _is_fresh(self, definition: ast.AST) -> bool:
         """Whether a name gets what a model has just made."""
-        if isinstance(definition, ast.arg):
-            return False
-        value = self.program.source(definition).value
-        return isinstance(value, ast.Call) and value in self.forwards
+        return not isinstance(definition, ast.arg) and is_output(self.context, definition)
+
+
+def _leaves(block: list[ast.stmt]) -> bool:
+    """Whether nothing behind a block is run in this round when it is."""
+    return bool(block) and isinstance(block[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)

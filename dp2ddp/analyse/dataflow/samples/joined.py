@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Held, Kind, Value
 from dp2ddp.analyse.dataflow.samples.conditions import reaching_in
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.program.calls import handed
@@ -23,10 +24,23 @@ def joined(samples: Samples, node: ast.Call, frame: Frame) -> Value:
     parts = given.elts if isinstance(given, ast.Tuple) else [given]
     values = [kinds.tensor(samples.value(it, frame), it) for it in parts]
     found: list[Value] = [
-        Kind.WHOLE if it in (*DEALT, Kind.PICKED) else it if isinstance(it, Unclear) else Unclear(part)
+        Kind.WHOLE if it in (*DEALT, Kind.PICKED) or _is_output(samples, part) else kinds.blame([it], part)
         for it, part in zip(values, parts, strict=True)
     ]
     return Held(tuple(enumerate(found))) if isinstance(given, ast.Tuple) else found[0]
+
+
+def _is_output(samples: Samples, node: ast.expr) -> bool:
+    """Whether a name is just what a wrapped model hands out: joined, it is what nn.DataParallel makes of replicas'."""
+    made = samples.program.definitions(node)
+    return bool(made) and all(not isinstance(it, ast.arg) and is_output(samples.context, it) for it in made)
+
+
+def is_output(context: Context, definition: ast.AST) -> bool:
+    """Whether a definition gives a name just what a wrapped model hands out."""
+    value, _ = context.program.source(definition).written
+    call = context.program.call(value) if isinstance(value, ast.Call) else None
+    return call is not None and context.is_wrapped(call.callees)
 
 
 def is_of_joined(samples: Samples, node: ast.AST, frame: Frame) -> bool:
@@ -41,6 +55,9 @@ def _made_of(samples: Samples, node: ast.AST, frame: Frame) -> Iterator[ast.AST]
     match node:
         case ast.Name() | ast.Attribute() if definitions := reaching_in(samples.context, node, frame):
             for definition in definitions:
+                if isinstance(definition, ast.arg) and id(definition) not in frame.given:
+                    yield from program.given(definition) or [node]
+                    continue
                 source = None if isinstance(definition, ast.arg) else program.source(definition)
                 if source is None or source.value is None:
                     yield node

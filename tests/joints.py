@@ -1,0 +1,485 @@
+"""Programs whose rounds need the whole batch behind the forward, and those that can't be joined there."""
+
+from __future__ import annotations
+
+HEAD = """\
+import collections
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn, optim
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+torch.manual_seed(0)
+X, Y = torch.randn(44, 6), torch.randint(0, 3, (44,))
+loader = DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True)
+net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+"""
+
+JOINED = {
+    "the hardest samples": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        losses = F.cross_entropy(out, y, reduction="none")
+        hard, _ = losses.topk(max(1, len(losses) // 2))
+        loss = hard.mean()
+        STEP
+        print(epoch, loss.item(), (out.argmax(1) == y).float().mean().item())
+""",
+    "as many of each class as there are": """
+for epoch in range(2):
+    seen = collections.Counter()
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = net(x)
+        loss = 0.0
+        for c in range(3):
+            mask = y == c
+            if mask.sum() > 0:
+                loss = loss + F.cross_entropy(out[mask], y[mask]) / mask.sum()
+        loss.backward()
+        optimizer.step()
+        seen.update(y.tolist())
+    print(epoch, sorted(seen.items()))
+""",
+    "a loop over pairs of samples": """
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        out = F.normalize(net(x), dim=1)
+        pulls, pushes = [], []
+        for i in range(len(out)):
+            for j in range(i + 1, len(out)):
+                d = (out[i] - out[j]).pow(2).sum()
+                if y[i] == y[j]:
+                    pulls.append(d)
+                else:
+                    pushes.append(d)
+        loss = torch.stack(pulls).mean() if pulls else out.sum() * 0
+        if pushes:
+            loss = loss + F.relu(1.0 - torch.stack(pushes)).mean()
+        STEP
+        total += loss.item()
+    print(epoch, total / len(loader))
+""",
+    "a decision by the loss of the batch": """
+best = math.inf
+for epoch in range(2):
+    for step, (x, y) in enumerate(loader):
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).mean()
+        if loss.item() < best:
+            best = loss.item()
+            state = {"best": best, "epoch": epoch, "step": step}
+        elif loss.item() > 2 * best:
+            loss = loss * 0.5
+        STEP
+    print(epoch, best, state)
+""",
+    "a function of the project that trains for a step": """
+def step(model, batch, centers):
+    x, y = batch
+    features = model(x)
+    with torch.no_grad():
+        for c in y.unique():
+            centers[c] = 0.9 * centers[c] + 0.1 * features[y == c].mean(0)
+    gathered = features - centers[y]
+    spread = torch.cdist(features, features).triu(1).sum()
+    return gathered.pow(2).sum() - 0.001 * spread, features
+
+
+centers = torch.zeros(3, 3)
+for epoch in range(2):
+    for batch in loader:
+        loss, features = step(net, batch, centers)
+        STEP
+        print(epoch, loss.item(), features.detach().norm().item())
+    print(*centers.flatten().tolist())
+""",
+    "a criterion of the project with numbers of its own": """
+class Balanced(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = torch.zeros(3)
+
+    def forward(self, out, y):
+        self.seen = 0.9 * self.seen + torch.bincount(y, minlength=3).float()
+        weight = self.seen.sum() / (self.seen + 1)
+        per = F.cross_entropy(out, y, reduction="none") * weight[y]
+        return per.sum() / weight[y].sum() + 0.1 * per.max()
+
+
+criterion = Balanced()
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = criterion(out, y)
+        STEP
+    print(epoch, loss.item(), *criterion.seen.tolist())
+""",
+    "a trainer with a dict for a batch": """
+class Rows(Dataset):
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, i):
+        return {"x": X[i], "y": Y[i], "w": X[i].abs().sum()}
+
+
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader = model, loader
+        self.history = []
+
+    def loss(self, out, batch):
+        per = F.cross_entropy(out, batch["y"], reduction="none")
+        w = batch["w"] / batch["w"].sum()
+        return (per * w).sum() + 0.1 * torch.logsumexp(per, 0)
+
+    def epoch(self):
+        for batch in self.loader:
+            out = self.model(batch["x"])
+            loss = self.loss(out, batch)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            self.history.append(loss.item())
+
+
+trainer = Trainer(net, DataLoader(Rows(), batch_size=8))
+for epoch in range(2):
+    trainer.epoch()
+print(*trainer.history)
+""",
+    "ranks over the batch in numpy": """
+for epoch in range(2):
+    scores, targets = [], []
+    for x, y in loader:
+        out = net(x)
+        order = np.argsort(-out.detach()[:, 0].numpy())
+        weight = torch.zeros(len(out))
+        for place, index in enumerate(order):
+            weight[index] = 1.0 / (place + 1)
+        loss = (F.cross_entropy(out, y, reduction="none") * weight).sum()
+        STEP
+        scores.append(out.detach()[:, 1])
+        targets.append(y)
+    scores, targets = torch.cat(scores), torch.cat(targets)
+    print(epoch, *scores.sort()[0][:5].tolist(), targets.float().mean().item())
+""",
+    "two losses, of means and of the covariance": """
+def off_diagonal(m):
+    n, _ = m.shape
+    return m.flatten()[:-1].view(n - 1, n + 1)[:, 1:].flatten()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        a, b = net(x), net(x * 0.9)
+        sim = F.mse_loss(a, b)
+        a = a - a.mean(dim=0)
+        b = b - b.mean(dim=0)
+        std = torch.sqrt(a.var(dim=0) + 1e-4)
+        cov = (a.T @ a) / (len(a) - 1)
+        loss = sim + F.relu(1 - std).mean() + off_diagonal(cov).pow_(2).sum() / 3
+        STEP
+    print(epoch, loss.item())
+""",
+    "a queue of features": """
+queue = torch.randn(20, 3)
+pointer = 0
+for epoch in range(2):
+    for x, y in loader:
+        q = F.normalize(net(x), dim=1)
+        with torch.no_grad():
+            k = F.normalize(net(x + 0.1), dim=1)
+        logits = torch.cat([(q * k).sum(1, keepdim=True), q @ queue.T], dim=1) / 0.2
+        loss = F.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long))
+        STEP
+        n = k.size(0)
+        for row in k:
+            queue[pointer] = row
+            pointer = (pointer + 1) % 20
+    print(epoch, pointer, queue.sum().item(), n)
+""",
+    "mixed precision": """
+scaler = torch.amp.GradScaler(enabled=False)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", enabled=False):
+            out = net(x)
+            p = out.softmax(1)
+            onehot = F.one_hot(y, 3).float()
+            dice = 1 - 2 * (p * onehot).sum() / (p.sum() + onehot.sum())
+            entropy = -(p.mean(0) * p.mean(0).log()).sum()
+            loss = dice - 0.1 * entropy
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    print(epoch, loss.item(), dice.item())
+""",
+    "a helper that runs the model": """
+def run(model, batch):
+    x, y = batch
+    out = model(x)
+    return out, y
+
+
+def objective(out, y):
+    p = out.softmax(1)
+    mean = p.mean(0)
+    spread = (p - mean).abs().sum() / p.size(0)
+    return F.cross_entropy(out, y) - 0.1 * spread * mean.max()
+
+
+for epoch in range(2):
+    for i, batch in enumerate(loader):
+        out, y = run(net, batch)
+        loss = objective(out, y)
+        STEP
+        if i % 2 == 0:
+            print(epoch, i, loss.item(), (out.argmax(1) == batch[1]).sum().item())
+""",
+    "a trainer whose steps hand out a dict": """
+class Base:
+    def fit(self, loader, epochs):
+        for epoch in range(epochs):
+            totals = collections.defaultdict(float)
+            for index, batch in enumerate(loader):
+                result = self.training_step(batch, index)
+                optimizer.zero_grad()
+                result["loss"].backward()
+                optimizer.step()
+                for key, value in result.items():
+                    totals[key] += float(value)
+            print(epoch, *(totals[key] / len(loader) for key in sorted(totals)))
+
+
+class Task(Base):
+    def __init__(self, model):
+        self.model = model
+        self.temperature = 0.5
+
+    def training_step(self, batch, index):
+        x, y = batch
+        z = F.normalize(self.model(x), dim=1)
+        sim = z @ z.T / self.temperature
+        sim = sim - torch.eye(len(z)) * 1e9
+        same = (y[:, None] == y[None, :]).float() - torch.eye(len(z))
+        count = same.sum(1).clamp(min=1)
+        loss = -(same * sim.log_softmax(1)).sum(1).div(count).mean()
+        return {"loss": loss, "pairs": same.sum() / 2, "norm": z.norm(dim=1).max()}
+
+
+Task(net).fit(loader, 2)
+""",
+    "both phases in one loop": """
+loaders = {"train": loader, "val": DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8)}
+for epoch in range(2):
+    for phase in ["train", "val"]:
+        net.train(phase == "train")
+        running, right = 0.0, 0
+        for x, y in loaders[phase]:
+            optimizer.zero_grad()
+            with torch.set_grad_enabled(phase == "train"):
+                out = net(x)
+                loss = F.cross_entropy(out, y) + out.std(0).sum()
+                if phase == "train":
+                    loss.backward()
+                    optimizer.step()
+            running += loss.item()
+            right += (out.argmax(1) == y).sum().item()
+        print(phase, epoch, running / len(loaders[phase]), right)
+""",
+    "batches that are pulled": """
+batches = iter(loader)
+for step in range(10):
+    try:
+        x, y = next(batches)
+    except StopIteration:
+        batches = iter(loader)
+        x, y = next(batches)
+    out = net(x)
+    loss = F.cross_entropy(out, y) + out.max(0)[0].sum()
+    STEP
+    print(step, loss.item())
+""",
+    "a model that computes its loss, and more": """
+class Task(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 3)
+
+    def forward(self, x, y):
+        out = self.body(x)
+        return {"loss": F.cross_entropy(out, y), "logits": out}
+
+
+net = nn.DataParallel(Task())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        result = net(x, y)
+        logits = result["logits"]
+        top = logits.max(1)[0].sort()[0]
+        loss = result["loss"].mean() + 0.1 * (top[1:] - top[:-1]).pow(2).sum()
+        STEP
+    print(epoch, loss.item(), top[0].item())
+""",
+    "what is accumulated over two steps": """
+optimizer.zero_grad()
+for epoch in range(2):
+    for i, (x, y) in enumerate(loader):
+        out = net(x)
+        margin = out.gather(1, y[:, None]).squeeze(1) - out.mean(1)
+        loss = torch.relu(margin.median() - margin).mean() / 2
+        loss.backward()
+        if (i + 1) % 2 == 0:
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        if i % 3 == 0:
+            print(epoch, i, loss.item() * 2, margin.min().item())
+""",
+}
+"""Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
+
+APART = {
+    "two steps in a round": """
+head = nn.DataParallel(nn.Linear(3, 3))
+other = optim.SGD(head.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        STEP
+        again = head(net(x).detach())
+        second = F.cross_entropy(again, y) + again.std(0).sum()
+        other.zero_grad()
+        second.backward()
+        other.step()
+    print(epoch, loss.item(), second.item())
+""",
+    "numbers drawn behind the forward": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        order = torch.randperm(len(out))
+        loss = F.cross_entropy(out, y) + (out - out[order]).pow(2).mean()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a state that is handed on to the next forward": """
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(6, 3)
+
+    def forward(self, x, h):
+        return self.cell(x, h)
+
+
+net = nn.DataParallel(Cell())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+even = DataLoader(TensorDataset(X[:40], Y[:40]), batch_size=8)
+for epoch in range(2):
+    h = torch.zeros(8, 3)
+    for x, y in even:
+        h = net(x, h)
+        loss = F.cross_entropy(h, y) + h.std(0).sum()
+        STEP
+        h = h.detach()
+    print(epoch, loss.item())
+""",
+    "gradients by what the model is given": """
+for epoch in range(2):
+    for x, y in loader:
+        x = x.clone().requires_grad_()
+        out = net(x)
+        (grad,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        loss = F.cross_entropy(out, y) + (grad.norm(dim=1) - 1).pow(2).mean() + out.std(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "what is kept of a part before": """
+kept = []
+for epoch in range(2):
+    for x, y in loader:
+        kept.append(x.mean(0))
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        STEP
+    print(epoch, loss.item(), *torch.stack(kept).std(0).tolist())
+""",
+    "a closure with names of the loop": """
+optimizer = optim.LBFGS(net.parameters(), lr=0.1, max_iter=2)
+for epoch in range(2):
+    for x, y in loader:
+        def closure():
+            optimizer.zero_grad()
+            out = net(x)
+            loss = F.cross_entropy(out, y) + out.std(0).sum()
+            loss.backward()
+            return loss
+
+        loss = optimizer.step(closure)
+    print(epoch, loss.item())
+""",
+    "several steps with one batch": """
+for epoch in range(2):
+    for x, y in loader:
+        for _ in range(2):
+            out = net(x)
+            loss = F.cross_entropy(out, y) + out.std(0).sum()
+            STEP
+    print(epoch, loss.item())
+""",
+    "a batch that an attribute has": """
+class Holder:
+    def set(self, batch):
+        self.x, self.y = batch
+
+    def forward(self):
+        self.out = net(self.x)
+
+    def loss(self):
+        return F.cross_entropy(self.out, self.y) + self.out.std(0).sum()
+
+
+holder = Holder()
+for epoch in range(2):
+    for batch in loader:
+        holder.set(batch)
+        holder.forward()
+        loss = holder.loss()
+        STEP
+    print(epoch, loss.item())
+""",
+    "memory that is written before": """
+bank = torch.zeros(3, 6)
+for epoch in range(2):
+    for x, y in loader:
+        bank[y] = x
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum() + bank.mean() * 0.0
+        STEP
+    print(epoch, loss.item(), bank.sum().item())
+""",
+    "a number of samples from before": """
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        n = x.size(0)
+        out = net(x)
+        loss = F.cross_entropy(out, y, reduction="sum") / n + out.std(0).sum()
+        STEP
+        total += loss.item() * n
+    print(epoch, total / len(X))
+""",
+}
+"""Not joined: what is done instead trains to the same numbers."""
