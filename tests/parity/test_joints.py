@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import pytest
 from joints import APART, HEAD, JOINED
+from losses import OTHERS, UNGATHERED
 from own_batches import with_steps
-from programs import PATH
+from programs import PATH, WHOLE_BATCH
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 from parity.harness import Lab
 from parity.test_own_batches import trains_alike
+from parity.test_tier_training import differences, runs
+
+ONLY_READ = {  # no whole programs, or unseeded ones
+    "gradients of what mixes samples",
+    "pairs of samples, with settings beside the loader",
+    "a function of an unknown package",
+    "a method of an unknown object",
+    "an entry of an unknown object",
+    "a type of an unknown package",
+    "elements that are compared with labels in other shapes",
+    "elements of which one meets labels only by choice",
+    "a spread or an option",
+    "a loss by what the batch has, or by chance",
+    "rows in another dimension",
+    "a number of the part",
+    "only by chance",
+}
+MIXING = {name: case.text for name, case in WHOLE_BATCH.items()} | OTHERS | UNGATHERED
 
 
 @pytest.mark.sample(processes=(2, 3), every=4)
@@ -32,3 +51,11 @@ def test_what_cannot_be_joined_trains_alike_all_the_same(lab: Lab, name: str) ->
     (script,) = convert(Project.of({PATH: text})).scripts
     assert not any("ddp.whole_batch" in how for _, how in script.dealt)
     trains_alike(lab, text, 3, exact=True)
+
+
+@pytest.mark.sample(every=9)
+@pytest.mark.parametrize("name", [name for name in MIXING if name not in ONLY_READ])
+def test_what_keeps_batches_whole_otherwise_makes_dataparallel_s_steps(lab: Lab, name: str) -> None:
+    """Joined behind the forward, most of them; the others in whole batches, as they come."""
+    before, after = runs(lab, MIXING[name], 2, exact=True)
+    assert differences(before, after, losses=False) == []
