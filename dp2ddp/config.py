@@ -3,7 +3,7 @@
     [tool.dp2ddp]
     entries = ["train.py", "tools/train_*.py"]  # what is converted where no PATH is given
     exclude = ["third_party/", "old_*.py"]      # left out where a folder is searched; git's patterns
-    exact = true                                # as --exact; so are force, mark and vendor = "DIR"
+    exact = true                                # as --exact; so are no-gather, sharded, force, mark; vendor = "DIR"
 
 The file is the nearest one above all that is asked for that has this table, up to the top of the git repository. Paths
 and patterns count from its folder. The command line adds to it; ``--isolated`` leaves it alone.
