@@ -354,9 +354,13 @@ class Gather(Fact):
 
 @dataclass(frozen=True)
 class Joint(Fact):
-    """A statement behind which a round of the training needs the whole batch: the ``names`` of what is joined there."""
+    """A statement behind which a round of the training needs the whole batch: the ``names`` of what is joined there.
+
+    ``counts``: the names of numbers of samples, which are added up.
+    """
 
     names: tuple[str, ...]
+    counts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

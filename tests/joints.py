@@ -331,6 +331,17 @@ for epoch in range(2):
         STEP
     print(epoch, loss.item(), top[0].item())
 """,
+    "a number of samples, taken before": """
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        n = x.size(0)
+        out = net(x)
+        loss = F.cross_entropy(out, y, reduction="sum") / n + out.std(0).sum()
+        STEP
+        total += loss.item() * n
+    print(epoch, total / len(X))
+""",
     "what is accumulated over two steps": """
 optimizer.zero_grad()
 for epoch in range(2):
@@ -469,17 +480,6 @@ for epoch in range(2):
         loss = F.cross_entropy(out, y) + out.std(0).sum() + bank.mean() * 0.0
         STEP
     print(epoch, loss.item(), bank.sum().item())
-""",
-    "a number of samples from before": """
-for epoch in range(2):
-    total = 0.0
-    for x, y in loader:
-        n = x.size(0)
-        out = net(x)
-        loss = F.cross_entropy(out, y, reduction="sum") / n + out.std(0).sum()
-        STEP
-        total += loss.item() * n
-    print(epoch, total / len(X))
 """,
 }
 """Not joined: what is done instead trains to the same numbers."""

@@ -115,8 +115,9 @@ def check(facts: Facts) -> Iterator[Finding]:
         if Tier.SHARDED in facts.tiers(joint):
             names = ", ".join(joint.names)
             given = f"({names})" if len(joint.names) > 1 else names
-            made = f"{names} = {{ddp}}.whole_batch({given})"
-            insert = Insert(joint.at, made, {"ddp": joint.ddp}, after=True)
+            made = [f"{names} = {{ddp}}.whole_batch({given})"]
+            made += [f"{it} = {{ddp}}.batch_sum({it})" for it in joint.counts]
+            insert = Insert(joint.at, "\n".join(made), {"ddp": joint.ddp}, after=True)
             edits = runtime_import(joint.path, joint.ddp), insert
             what = "what follows the forward needs the whole batch"
             yield finding(joint.at, what, f"`{names}` joined from all ranks", edits)

@@ -34,8 +34,8 @@ from dp2ddp.analyse.training.loops import BatchLoop, is_of_round
 from dp2ddp.analyse.views import View, insert, insert_imports
 from dp2ddp.facts import Joint
 
-WHOLE = "_whole_batch_of_joint"
-"""What ``ddp.whole_batch`` is called where programs are looked at as if they had joints."""
+WHOLE, COUNT = "_whole_batch_of_joint", "_batch_sum_of_joint"
+"""What ``ddp.whole_batch`` and ``ddp.batch_sum`` are called where programs are looked at as if they had joints."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 CALLS = 8
 """How many functions deep a round is followed."""
@@ -47,10 +47,14 @@ class Unjoinable(Exception):
 
 @dataclass(frozen=True)
 class Site:
-    """A joint: behind which statement, and the names that are the whole batch's from there on."""
+    """A joint: behind which statement, and the names that are the whole batch's from there on.
+
+    ``counts``: of which those are numbers of samples.
+    """
 
     statement: ast.stmt
     names: tuple[str, ...]
+    counts: tuple[str, ...] = ()
 
 
 def find(context: Context, loops: list[BatchLoop], programs: frozenset[Path]) -> list[Site]:
@@ -69,9 +73,10 @@ def find(context: Context, loops: list[BatchLoop], programs: frozenset[Path]) ->
         left = kept
     placed: dict[int, Site] = {}
     for site in (found[id(it)] for it in left):
-        known = placed.setdefault(id(site.statement), site)
-        names = tuple(dict.fromkeys((*known.names, *site.names)))  # several loops may run one function
-        placed[id(site.statement)] = Site(site.statement, names)
+        known = placed.setdefault(id(site.statement), site)  # several loops may run one function
+        names = tuple(dict.fromkeys((*known.names, *site.names)))
+        counts = tuple(dict.fromkeys((*known.counts, *site.counts)))
+        placed[id(site.statement)] = Site(site.statement, names, counts)
     return list(placed.values())
 
 
@@ -82,13 +87,16 @@ def looked_at(context: Context, sites: list[Site]) -> Context:
     for site in sites:
         names = ", ".join(site.names)
         given = f"({names})" if len(site.names) > 1 else names
-        statement = ast.parse(f"{names} = {WHOLE}({given})").body[0]
-        statement.value.joins = view.twin(site.statement), site.names  # type: ignore[attr-defined]
+        texts = [f"{names} = {WHOLE}({given})", *(f"{it} = {COUNT}({it})" for it in site.counts)]
+        first, *others = made = ast.parse("\n".join(texts)).body
+        first.value.joins = view.twin(site.statement), site.names, site.counts  # type: ignore[attr-defined]
+        for it in others:
+            it.value.joins_count = True  # type: ignore[attr-defined]
         tree = view.tree(site.statement)
-        insert(tree, view.twin(site.statement), [statement])
+        insert(tree, view.twin(site.statement), made)
         changed[id(tree)] = tree
     for tree in changed.values():
-        insert_imports(tree, f"from dp2ddp.runtime import whole_batch as {WHOLE}")
+        insert_imports(tree, f"from dp2ddp.runtime import batch_sum as {COUNT}, whole_batch as {WHOLE}")
     return view.linked()
 
 
@@ -96,8 +104,8 @@ def facts(context: Context) -> Iterator[Joint]:
     """The joints that programs are looked at with."""
     for node in list(context.program.nodes.values()):
         if (known := getattr(node, "joins", None)) is not None:
-            statement, names = known
-            yield Joint(**context.place(statement), names=names)
+            statement, names, counts = known
+            yield Joint(**context.place(statement), names=names, counts=counts)
 
 
 def rounds(context: Context, loops: Iterable[BatchLoop]) -> Rounds:
@@ -281,10 +289,14 @@ class _Joining:
             raise Unjoinable
         if any(map(self._draws, self.round.calls(self.after - self.round.apart))):
             raise Unjoinable
-        names = tuple(self._names())
+        uses = self._uses()
+        counts = tuple(name for name, some in uses.items() if self._is_count(some))
+        names = tuple(name for name in uses if name not in counts)
+        for name in uses:
+            self._check(name, uses[name], name in counts)
         if not names:
             raise Unjoinable
-        return Site(self.statement, names)
+        return Site(self.statement, names, counts)
 
     # What is in the way
 
@@ -330,17 +342,19 @@ class _Joining:
 
     # What is joined
 
-    def _names(self) -> Iterator[str]:
-        """The names of what a round has made of a part, and uses behind the joint."""
+    def _uses(self) -> dict[str, list[ast.Name]]:
+        """The names of what a round has made of a part, with their uses behind the joint."""
         uses: dict[str, list[ast.Name]] = {}
         for node in self.program.body(self.scope):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) in self.after:
                 made = self.program.definitions(node)
                 if any(map(self._is_of_round, made)) and not self._is_plain(node):
                     uses.setdefault(node.id, []).append(node)
-        for name, some in uses.items():
-            self._check(name, some)
-            yield name
+        return uses
+
+    def _is_count(self, uses: list[ast.Name]) -> bool:
+        """Whether a name is the number of samples in a part."""
+        return all(self.samples.of(it) is Kind.COUNT for it in uses)
 
     def _is_of_round(self, definition: ast.AST) -> bool:
         """Whether a round gives a name its value before the joint."""
@@ -358,7 +372,7 @@ class _Joining:
     def _is_target(self, definition: ast.AST) -> bool:
         return self.round.target is not None and self.program.is_inside(definition, self.round.target)
 
-    def _check(self, name: str, uses: list[ast.Name]) -> None:
+    def _check(self, name: str, uses: list[ast.Name], is_count: bool) -> None:
         """Raise ``Unjoinable`` where a name can't be made the whole batch's at the joint."""
         definitions = {id(it): it for use in uses for it in self.program.definitions(use)}
         before = [it for it in definitions.values() if self._is_of_round(it)]
@@ -366,7 +380,7 @@ class _Joining:
             raise Unjoinable  # a name of a function round it
         is_fresh = all(map(self._is_fresh, before))
         rows = (kinds.tensor(self.samples.of(it), it) in (*DEALT, Kind.PICKED) for it in uses)
-        if not is_fresh and not all(rows):
+        if not is_fresh and not is_count and not all(rows):
             raise Unjoinable
         if not any(map(self._is_always_made, before)):
             raise Unjoinable
@@ -374,7 +388,7 @@ class _Joining:
         if any(self._is_handed_on(it, name) for it in around_it):
             raise Unjoinable
         rounds = frozenset([id(self.loop.node)])
-        if not is_fresh:
+        if not is_fresh and not is_count:
             if looks_in(self.context).is_written_from(uses[0], self.statement, rounds):
                 raise Unjoinable
 

@@ -150,6 +150,9 @@ class Samples:
                 return Kind.SAME  # whole batches, on all ranks
             case ast.Call() if hasattr(node, "joins"):
                 return joined(self, node, frame)
+            case ast.Call() if hasattr(node, "joins_count"):
+                value = self.value(node.args[0], frame)
+                return Kind.WHOLE if value is Kind.COUNT else kinds.blame([value], node)
             case ast.Name():
                 named = of_name(self, node, frame)
                 return Unclear(node) if named is None else named
