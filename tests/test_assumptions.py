@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from assumed import BREAKING, HOLDING, REFUTED, Planted
 from command import Done, here
+from forms import ungathered as convert
 from parity.harness import Lab
 from programs import PATH
 
-from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
 UNPROVEN = {**HOLDING, **BREAKING}
@@ -92,10 +92,10 @@ def test_a_loss_that_is_assumed_is_reported_as_one() -> None:
 
 
 def test_the_summary_says_what_would_shard_a_program(command: Callable[..., Done]) -> None:
-    done = command(HOLDING["a mean of losses"].text, "convert", "train.py")
+    done = command(HOLDING["a mean of losses"].text, "convert", "--no-gather", "train.py")
     assert "  sharded if 1 assumption holds: dp2ddp convert --sharded train.py\n" in done.err
     assert "dp2ddp convert --prove train.py\n" in done.err
-    done = command(HOLDING["a mean of losses"].text, "convert", "train.py", "--sharded")
+    done = command(HOLDING["a mean of losses"].text, "convert", "--no-gather", "train.py", "--sharded")
     assert "sharded, by 1 assumption: each rank loads its part of every batch\n" in done.err
     assert re.search(
         r"\n  train.py:\d+ assumes: `hidden\(.*` is a mean over the samples of the batch\n", done.err
@@ -104,7 +104,7 @@ def test_the_summary_says_what_would_shard_a_program(command: Callable[..., Done
 
 
 def check(command: Callable[..., Done], program: Planted, holds: bool) -> None:
-    done = command(program.text, "convert", "--prove", "train.py", "--inplace")
+    done = command(program.text, "convert", "--no-gather", "--prove", "train.py", "--inplace")
     said = done.err + done.out
     after = Path("train.py").read_text()
     assert done.code == 0, said
@@ -148,11 +148,11 @@ def test_nothing_is_run_where_no_assumption_helps(command: Callable[..., Done]) 
 def test_one_program_is_tested_at_a_time(command: Callable[..., Done]) -> None:
     text = HOLDING["a mean of losses"].text
     Path("other.py").write_text(text)
-    done = command(text, "convert", "--prove", "train.py", "other.py")
+    done = command(text, "convert", "--no-gather", "--prove", "train.py", "other.py")
     assert done.code == 2 and "one script at a time, of other.py, train.py" in done.err
-    done = command(text, "convert", "--prove", "-")
+    done = command(text, "convert", "--no-gather", "--prove", "-")
     assert done.code == 2 and "not allowed with standard input" in done.err
-    done = command(text, "convert", "--prove", "--sharded", "train.py")
+    done = command(text, "convert", "--no-gather", "--prove", "--sharded", "train.py")
     assert done.code == 2 and "not allowed with" in done.err
 
 
@@ -160,15 +160,17 @@ def test_what_stands_after_the_dashes_is_the_programs(command: Callable[..., Don
     """Here it decides whether what is assumed holds."""
     begin = "import sys\n\n"
     text = begin + BREAKING["a sum of losses"].text.replace("reduction='sum') / 16", "reduction=sys.argv[1])")
-    done = command(text, "convert", "--prove", "train.py", "--", "mean")
+    done = command(text, "convert", "--no-gather", "--prove", "train.py", "--", "mean")
     assert "so train.py is sharded" in done.err, done.err
     assert "measured: MATCH over 8 steps on 3 processes" in done.err
-    done = command(text, "convert", "--prove", "train.py", "--", "sum")
+    done = command(text, "convert", "--no-gather", "--prove", "train.py", "--", "sum")
     assert "so train.py is whole batch" in done.err, done.err
 
 
 def test_verify_tests_what_is_assumed(command: Callable[..., Done]) -> None:
-    done = command(BREAKING["a sum of losses"].text, "verify", "--sharded", "train.py", "--steps", "4")
+    done = command(
+        BREAKING["a sum of losses"].text, "verify", "--no-gather", "--sharded", "train.py", "--steps", "4"
+    )
     assert done.code == 1 and done.out.startswith("DIFFERS at step 1")
     assert re.search(r"broken: train.py:\d+ assumes: `hidden\(outputs", done.out)
 
@@ -188,7 +190,7 @@ def test_what_a_program_does_not_run_is_not_tested(command: Callable[..., Done])
         "reduction='sum') / 16", "reduction=r)"
     )
     summed, averaged = (text.splitlines().index(line) + 1 for line in TWO_LOSSES.splitlines()[2::2])
-    verified = ("verify", "--sharded", "train.py", "--steps", "4", "--processes", "2", "--")
+    verified = ("verify", "--no-gather", "--sharded", "train.py", "--steps", "4", "--processes", "2", "--")
     done = command(text, *verified, "sum")
     assert f"\nbroken: train.py:{summed} assumes" in done.out
     assert f"\nnot reached: train.py:{averaged} assumes" in done.out
@@ -198,7 +200,7 @@ def test_what_a_program_does_not_run_is_not_tested(command: Callable[..., Done])
     assert f"\nnot reached: train.py:{summed} assumes" in done.out
     done = command(text, *verified, "both")
     assert done.out.startswith("MATCH") or f"\nmay be broken: train.py:{summed} assumes" in done.out
-    done = command(text, "convert", "--prove", "train.py", "--inplace", "--", "mean")
+    done = command(text, "convert", "--no-gather", "--prove", "train.py", "--inplace", "--", "mean")
     assert "so train.py is whole batch: not every assumption was reached" in done.err
     assert "ddp.DataParallel(" in Path("train.py").read_text()
 
@@ -258,10 +260,10 @@ def test_replicas_among_which_the_original_does_not_divide_its_batches_accuse_no
 ) -> None:
     """Arguments of 8 and 4 rows are 3 and 2 parts on 3 replicas: torch leaves out what is over."""
     text = HALVES.replace("LOSS", loss)
-    done = command(text, "verify", "--sharded", "train.py", "--steps", "4")
+    done = command(text, "verify", "--no-gather", "--sharded", "train.py", "--steps", "4")
     assert done.out.startswith("MATCH"), done.out
     assert "on 2 processes" in done.out and "on 4 processes" in done.out
     assert "broken" not in done.out and "held: " in done.out
     assert f"not on 3 processes: {why}" in done.err
-    done = command(text, "verify", "--sharded", "train.py", "--steps", "4", "--processes", "3")
+    done = command(text, "verify", "--no-gather", "--sharded", "train.py", "--steps", "4", "--processes", "3")
     assert done.code == 3 and "not tested: " in done.out and "broken" not in done.out

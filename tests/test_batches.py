@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from batches import CASES, HEAD, LOADER, TAIL
+from forms import ungathered as convert
 from losses import EVEN_LOSSES, OWN_LOSSES
 from programs import PATH
 
 from dp2ddp.changes import Conversion
-from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from forms import ungathered as convert
 from programs import LOADER, LOOP, LOSS, PATH, PROGRAM, STEP, STOPPER
 
-from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from forms import ungathered as convert
 from runtime import jobs
 
-from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
 PATH = Path("/example/train.py")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from forms import ungathered as convert
 from own_parallel import APPLY, BALANCED, OWN, SCATTER, with_class
 from programs import PATH, PROGRAM, WRAP
 
 from dp2ddp.changes import Conversion
-from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
 

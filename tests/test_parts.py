@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from forms import ungathered as convert_project
 from programs import PATH
 
-from dp2ddp.convert import convert as convert_project
 from dp2ddp.source import Project
 
 PROGRAM = """\
@@ -50,7 +50,7 @@ MEAN = "F.cross_entropy(out, y.cuda())"
 def convert(tmp_path: Path, body: str, loss: str = MEAN, *options: str) -> tuple[str, str]:
     """The diff of the program, and what is said of it."""
     (tmp_path / "main.py").write_text(PROGRAM.format(body=body, loss=loss))
-    command = [sys.executable, "-m", "dp2ddp", "convert", "main.py", *options]
+    command = [sys.executable, "-m", "dp2ddp", "convert", "--no-gather", "main.py", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     return done.stdout, done.stderr
 

@@ -6,6 +6,7 @@ import ast
 import re
 
 import pytest
+from forms import ungathered as convert
 from losses import COMBINED, EVEN_LOSSES, GATHERED, MEANS, OPTIONS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
 from programs import (
     BARE,
@@ -38,7 +39,6 @@ from programs import (
 )
 
 from dp2ddp.changes import Conversion
-from dp2ddp.convert import convert
 from dp2ddp.plan import Severity
 from dp2ddp.source import Project
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forms import ungathered as convert
 from programs import WHOLE_BATCH
 
 from dp2ddp import plan
 from dp2ddp.analyse.evaluation import divided, evaluating
-from dp2ddp.convert import convert
 from dp2ddp.emit.text import report
 from dp2ddp.plan import LONGEST, fitted, shortened
 from dp2ddp.source import Project
