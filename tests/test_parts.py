@@ -60,6 +60,28 @@ def test_the_length_of_a_list_of_names_is_that_of_the_whole_batch(tmp_path: Path
     assert "+    running = ddp.sum(running)" in diff
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "sys.stderr.write(f'{right}')",
+        "sys.__stdout__.buffer.write(str(right).encode())",
+        "warnings.warn(f'{right}')",
+        "tqdm.write(f'{right}')",
+        "bar.write(f'{right}')",
+        "bar.set_postfix_str(f'{right}')",
+        "bar.set_description_str(f'{right}')",
+        "secho(f'{right}')",
+    ],
+)
+def test_what_is_shown_in_any_way_is_of_all(tmp_path: Path, shown: str) -> None:
+    body = (
+        "import sys, warnings; from click import secho; from tqdm.auto import tqdm; bar = tqdm()\n"
+        "        right = (out.argmax(1) == y.cuda()).sum().item()\n        "
+    )
+    diff, said = convert(tmp_path, body + shown)
+    assert f"+        {shown.replace('right', 'ddp.sum(right)')}" in diff and "  sharded" in said
+
+
 def test_what_is_counted_sample_by_sample_is_of_all(tmp_path: Path) -> None:
     diff, said = convert(tmp_path, "for t in y.tolist(): hits[t][1] += 1")
     assert "+        for t in ddp.whole_batch(y).tolist(): hits[t][1] += 1" in diff and "  sharded" in said

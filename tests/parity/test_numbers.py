@@ -745,6 +745,21 @@ for i, batch in enumerate(loader):
     print(table[i], batch[1][0].item())
 print(table)
 """,
+    "what is written where it is printed": """\
+import sys
+from pprint import pprint
+
+console = sys.stdout
+"""
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    right = outputs.argmax(1).eq(targets).sum().item()
+    sys.stdout.write("%d of %d, %.6f\\n" % (right, len(targets), right / len(targets)))
+    sys.stdout.writelines([f"{outputs.max().item():.6f}", str(targets[0].item()) + "\\n"])
+    console.write("{:.6f} {}\\n".format(loss.item(), right))
+    pprint(right / len(targets))
+""",
     "a schedule by the loss": """\
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
 for epoch in range(5):
