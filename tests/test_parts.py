@@ -163,3 +163,62 @@ def test_a_loss_of_rows_that_earlier_batches_left_is_not_sharded(keep: str) -> N
 def test_a_loss_of_what_no_batch_has_left_is(keep: str) -> None:
     conversion = convert_project(Project.of({PATH: KEEPING.replace("KEEP", keep)}))
     assert "ddp.DistributedDataParallel(" in conversion.changes[0].after
+
+
+NAMED = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+
+class Named(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return {"x": torch.randn(6), "y": i % 3, "name": f"s{i}"}
+
+
+def move(batch):
+    for key, value in batch.items():
+        batch[key] = value.cuda() if torch.is_tensor(value) else value
+    return batch
+
+
+loader = DataLoader(Named(), batch_size=16, shuffle=True)
+model = nn.DataParallel(nn.Linear(6, 3)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in loader:
+    BODY
+    loss = F.cross_entropy(model(batch["x"]), batch["y"])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+OVER = "for key, value in batch.items():"
+MOVED = [
+    f"{OVER} batch[key] = value.cuda()",
+    f"{OVER}\n        if torch.is_tensor(value):\n            batch[key] = value.to('cuda')",
+    f"{OVER}\n        if isinstance(value, torch.Tensor):\n            value = value.cuda()\n            batch[key] = value",
+    f"{OVER}\n        if key in ['name']: continue\n        batch[key] = torch.autograd.Variable(value.cuda())",
+    "for key, value in list(batch.items()): batch[key] = value.cuda().float()",
+    "for i, (key, value) in enumerate(batch.items()): batch[key] = value.cuda()",
+    f"{OVER} batch[key] = [it.cuda() for it in value] if isinstance(value, list) else value.cuda()",
+    "for key in batch.keys(): batch[key] = batch[key].float().cuda()",
+    "batch = move(batch)",
+]
+OTHER_ROWS = [
+    f"{OVER} batch[key] = value.cuda().flip(0)",
+    f"{OVER} batch[key] = value.cuda() - value.cuda().float().mean(0)",
+]
+
+
+@pytest.mark.parametrize("body", MOVED + OTHER_ROWS)
+def test_the_entries_of_a_batch_are_moved_one_by_one(body: str) -> None:
+    """What is stored at the keys of a dict, which a loop takes of it, is each sample's own where that is."""
+    conversion = convert_project(Project.of({PATH: NAMED.replace("BODY", body)}))
+    assert (
+        "DistributedSampler(" in conversion.changes[0].after
+        and "local_batch(" not in (conversion.changes[0].after)
+    ) is (body in MOVED)

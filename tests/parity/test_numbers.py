@@ -624,6 +624,35 @@ for epoch in range(2):
         count += len(inputs)
     print("%.6f %d" % (total / count, count))
 """,
+    "entries of batches by name, moved one by one": """\
+rows = [{"x": torch.randn(8), "y": torch.randint(4, ()), "name": f"s{i}"} for i in range(50)]
+
+
+def move(batch, device):
+    for key, value in batch.items():
+        if isinstance(value, torch.Tensor):
+            batch[key] = value.to(device)
+    return batch
+
+
+for epoch in range(2):
+    total = count = 0
+    for batch in DataLoader(rows, batch_size=15, shuffle=True):
+        move(batch, "cuda")
+        for key, value in list(batch.items()):
+            if key != "name":
+                batch[key] = value.cuda(non_blocking=True)
+        for i, key in enumerate(batch.keys()):
+            if i < 1:
+                batch[key] = batch[key] * 2.0
+        loss = criterion(model(batch["x"]), batch["y"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * len(batch["x"])
+        count += len(batch["name"])
+    print("%.6f %d" % (total / count, count))
+""",
     "a rank with one sample, squeezed": """\
 from torch.nn import functional as F
 
