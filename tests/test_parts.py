@@ -222,3 +222,68 @@ def test_the_entries_of_a_batch_are_moved_one_by_one(body: str) -> None:
         "DistributedSampler(" in conversion.changes[0].after
         and "local_batch(" not in (conversion.changes[0].after)
     ) is (body in MOVED)
+
+
+KEYS = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+
+class Frames(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return {("x", 0): torch.randn(6), ("x", -1): torch.randn(6)}
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+
+    def forward(self, x):
+        return {("disp", i): head(x) for i, head in enumerate(self.heads)}
+
+
+scales = [0, 1]
+loader = DataLoader(Frames(), batch_size=16, shuffle=True)
+model = nn.DataParallel(Decoder()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for inputs in loader:
+    outputs, losses = model(inputs["x", 0].cuda()), {}
+    for scale in scales:
+        target, found = inputs[("x", -1)].cuda(), outputs[("disp", scale)]
+        BODY
+        losses["loss", scale] = (found - target).abs().mean()
+    loss = losses[("loss", 0)] + losses["loss", 1]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+OF_KEYS = [
+    "pass",
+    "outputs[('depth', scale)] = found + 1\n        found = outputs['depth', scale]",
+    "outputs[f'depth_{scale}'] = found + 1\n        found = outputs[f'depth_{scale}']",
+    "outputs['depth_{}'.format(scale)] = found + 1\n        found = outputs['depth_' + str(scale)]",
+    "made = {('a', 0): found, ('b', -1): 3, 'mixed': found.roll(1, 0)}\n        found = made['a', 0] * made[('b', -1)]",
+    "for frame in [0, -1]: outputs['warped', frame, scale] = inputs['x', frame].cuda() * found\n"
+    "        found = outputs['warped', 0, scale] + outputs['warped', -1, scale]",
+]
+OF_OTHERS = [
+    "inputs['x', -1] = inputs[('x', -1)].flip(0)\n        target = inputs['x', -1].cuda()",
+    "inputs[('x', -1)][0] = 0\n        target = inputs['x', -1].cuda()",
+    "first = inputs['x', -1]\n        first[1:] = first[:-1].clone()\n        target = inputs[('x', -1)].cuda()",
+    "made = {('a', 0): found, ('a', 1): found.roll(1, 0)}\n        found = made['a', scale]",
+    "made = {('a', 0): found, ('a', scale): found.roll(1, 0)}\n        found = made['a', 0]",
+    "outputs['disp', scale] = found.roll(1, 0)\n        found = outputs['disp', scale]",
+]
+
+
+@pytest.mark.parametrize("body", OF_KEYS + OF_OTHERS)
+def test_keys_with_a_text_are_of_dicts(body: str) -> None:
+    after = convert_project(Project.of({PATH: KEYS.replace("BODY", body)})).changes[0].after
+    whole = ("ddp.DataParallel(", "ddp.whole_batch(", "ddp.local_batch(")
+    assert any(it in after for it in whole) is (body not in OF_KEYS)

@@ -653,6 +653,34 @@ for epoch in range(2):
         count += len(batch["name"])
     print("%.6f %d" % (total / count, count))
 """,
+    "entries under keys of several parts": """\
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(8, 4) for _ in range(2)])
+
+    def forward(self, x):
+        return {("disp", scale): head(x) for scale, head in enumerate(self.heads)}
+
+
+rows = [{("x", 0): torch.randn(8), ("x", -1): torch.randn(8), "y": torch.randint(4, ())} for _ in range(50)]
+model = nn.DataParallel(Decoder()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for inputs in DataLoader(rows, batch_size=15, shuffle=True):
+        for key, value in inputs.items():
+            inputs[key] = value.cuda()
+        outputs, losses = model(inputs[("x", 0)]), {}
+        for scale in range(2):
+            outputs["depth", 0, scale] = outputs[("disp", scale)] + inputs["x", -1][:, :4]
+            outputs[f"more_{scale}"] = outputs["depth", 0, scale] * 2
+            losses["loss", scale] = criterion(outputs[f"more_{scale}"], inputs["y"])
+        losses["loss"] = sum(losses[("loss", scale)] for scale in range(2)) / 2
+        optimizer.zero_grad()
+        losses["loss"].backward()
+        optimizer.step()
+        print(f"{losses['loss'].item():.6f} {losses['loss', 0].item():.6f} {losses['loss', 1]:.6f}")
+""",
     "a rank with one sample, squeezed": """\
 from torch.nn import functional as F
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
+from dp2ddp.analyse.dataflow.keys import is_known, key_of
 from dp2ddp.analyse.dataflow.kinds import Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.calls import result
@@ -22,6 +23,7 @@ from dp2ddp.analyse.dataflow.samples.names import before, of_attribute, of_name
 from dp2ddp.analyse.dataflow.samples.pairs import of_pairs
 from dp2ddp.analyse.dataflow.samples.parameters import weighs
 from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.link import Program
 
 DEPTH = 120
 LEVELS = 12
@@ -198,8 +200,9 @@ class Samples:
 
     def _dict(self, node: ast.Dict, frame: Frame) -> Value:
         values = self.values(node.values, frame)
-        if all(isinstance(key, ast.Constant) for key in node.keys):
-            return Held(tuple((key.value, value) for key, value in zip(node.keys, values, strict=True)))  # type: ignore[union-attr]
+        known = [_key(self.program, it) for it in node.keys]
+        if None not in known:
+            return Held(tuple((key[0], value) for key, value in zip(known, values, strict=True)))  # type: ignore[index]
         return Every(kinds.join(values, node))
 
     def frame(self, key: object, frame: Frame) -> Frame:
@@ -239,3 +242,11 @@ class Samples:
     def is_data(self, test: ast.AST, frame: Frame) -> bool:
         """Whether a condition asks for numbers of the batch, which differ between its parts."""
         return asks_data(self, test, frame)
+
+
+def _key(program: Program, node: ast.expr | None) -> tuple[object] | None:
+    """A key of a dict, if all of it is known."""
+    if isinstance(node, ast.Constant):
+        return (node.value,)
+    key = key_of(program, node) if node is not None else None
+    return (key,) if is_known(key) else None

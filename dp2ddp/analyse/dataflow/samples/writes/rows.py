@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.analyse.api.iteration import HANDS_FIRST_OUT
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import right_side
+from dp2ddp.analyse.dataflow.keys import key_of
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Unclear, Value, is_of_samples
 from dp2ddp.analyse.dataflow.samples.conditions import guarded, loops_apart, may_run
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
@@ -132,9 +133,10 @@ def _written_at(
     samples: Samples, place: ast.Subscript, index: ast.expr, value: Value, new: Value, frame: Frame
 ) -> Unclear | None:
     """What is stored into all rows, or where a mask is: as many, or those that the same mask picks."""
-    if isinstance(index, ast.Constant) and isinstance(index.value, str) or _is_key(samples.program, place):
+    if key_of(samples.program, index) is not None or _is_key(samples.program, place):
         new = kinds.tensor(new, place)
-        return None if value in DEALT and new in DEALT else kinds.blame([new], place)
+        fine = value in DEALT and new in (*DEALT, Kind.UNKNOWN)
+        return None if fine else kinds.blame([new], place)
     at = samples.value(getattr(index, "elts", [index])[0], frame)
     if at is Kind.UNKNOWN or new is Kind.UNKNOWN:
         return None
