@@ -1,4 +1,4 @@
-"""Keys of dicts: indices that no tensor can have, as a text is in them. ``losses["loss"]``, ``outputs[("disp", scale)]``."""
+"""Keys of dicts: indices that no tensor can have, as a text is in them: ``losses["loss"]``, ``x[("disp", scale)]``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_written_out(index: ast.expr) -> bool:
 
 
 def key_of(program: Program, index: ast.expr) -> object | None:
-    """The key of a dict that an index is, with ``ANY`` for what is not known of it; None for what may index a tensor."""
+    """The key of a dict that an index is, ``ANY`` for what is not known of it; None for what may index a tensor."""
     if not isinstance(index, ast.Tuple):
         return _text(index)
     parts = [_part(program, it) for it in index.elts]
