@@ -681,6 +681,35 @@ for epoch in range(2):
         optimizer.step()
         print(f"{losses['loss'].item():.6f} {losses['loss', 0].item():.6f} {losses['loss', 1]:.6f}")
 """,
+    "names that a function reads, given something else when it has run": """\
+class Spread(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+def fit():
+    for inputs, targets in loader:
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("%.6f" % loss.item())
+
+
+def save(path):
+    torch.save(model.state_dict(), path)
+
+
+criterion = nn.CrossEntropyLoss(reduction="sum")
+fit()
+save("model.pt")
+criterion = nn.CrossEntropyLoss()
+model = Spread()
+print("%.6f" % criterion(model(data[:6][0])[:, :4], data[:6][1]).item())
+model = nn.Linear(8, 4)
+model.load_state_dict({name[7:]: value for name, value in torch.load("model.pt").items()})
+print("%.6f" % model(data[:6][0]).sum().item())
+""",
     "a rank with one sample, squeezed": """\
 from torch.nn import functional as F
 
