@@ -1,4 +1,4 @@
-"""When a function runs: at which places of its module it is called, by name, and whether it may be called later, too."""
+"""When a function runs: at which places of its module it is called, by name, and whether it may be later, too."""
 
 from __future__ import annotations
 
