@@ -1345,3 +1345,87 @@ def test_what_is_not_the_whole_batch_s_is_named(name: str) -> None:
     text += {**NAMED, **OF_WHOLE}[name] + "print(correct)\n"
     form = "sharded" if name in OF_WHOLE else "whole batch"
     assert [it.rule for it in left_where_sharded(text, form)] == ["DDP502"]
+
+
+ACROSS = {
+    "means of several batches in a list": """\
+kept = []
+for epoch in range(2):
+    for i, (inputs, targets) in enumerate(loader):
+        kept.append(criterion(model(inputs.cuda()), targets.cuda()))
+        if len(kept) == 3:
+            loss = sum(kept) / len(kept)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print("%.6f" % loss.item())
+            kept = []
+""",
+    "means of several batches added up": """\
+total = 0
+for epoch in range(2):
+    for i, (inputs, targets) in enumerate(loader):
+        total = total + criterion(model(inputs.cuda()), targets.cuda())
+        if i % 2 == 1:
+            optimizer.zero_grad()
+            total.backward()
+            optimizer.step()
+            print("%.6f" % total.item())
+            total = 0
+""",
+    "a penalty by the means of earlier batches": """\
+kept = []
+for epoch in range(3):
+    for inputs, targets in loader:
+        outputs = model(inputs.cuda())
+        kept.append(outputs.pow(2).mean().detach())
+        loss = criterion(outputs, targets.cuda()) * (1 + sum(kept) / len(kept))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("%.6f" % loss.item())
+""",
+    "an object's total": """\
+class Trainer:
+    def __init__(self):
+        self.total = 0
+
+    def run(self):
+        for epoch in range(2):
+            for i, (inputs, targets) in enumerate(loader):
+                self.total += criterion(model(inputs.cuda()), targets.cuda())
+                if i % 2 == 1:
+                    optimizer.zero_grad()
+                    self.total.backward()
+                    optimizer.step()
+                    print("%.6f" % self.total.item())
+                    self.total = 0
+
+
+Trainer().run()
+""",
+}
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", ACROSS)
+def test_means_of_several_batches_have_parts_of_one_size(lab: Lab, name: str, processes: int) -> None:
+    """Parts of several sizes weigh otherwise in each batch: such batches stay whole."""
+    text = SETUP + ACROSS[name]
+    before, after = runs(lab, text, processes, form="whole batch")
+    assert after.printed == before.printed != ""
+    assert convert(Project.of({PATH: text})).scripts[0].tier.startswith("sharded")
+
+
+def test_means_of_several_parts_of_one_batch_weigh_alike(lab: Lab) -> None:
+    text = SETUP + LOOP[4:] + STEP.replace("        ", "    ") + "    print('%.6f' % loss.item())\n"
+    summed = """\
+    loss, kept = 0, []
+    for half in (outputs[:, :2], outputs[:, 2:]):
+        loss = loss + criterion(half, targets % 2)
+        kept.append(half.pow(2).mean())
+    loss = loss + sum(kept) / len(kept)
+"""
+    text = text.replace("    loss = criterion(outputs, targets)\n", summed)
+    before, after = runs(lab, text, 3)
+    assert after.printed == before.printed != ""

@@ -17,7 +17,9 @@ def is_written_out(index: ast.expr) -> bool:
     if not isinstance(index, ast.Tuple):
         return isinstance(index, ast.Constant) and isinstance(index.value, int | str)
     texts = [isinstance(_text(it), str) for it in index.elts]
-    return any(texts) and all(text or written(it) is not None for it, text in zip(index.elts, texts, strict=True))
+    return any(texts) and all(
+        text or written(it) is not None for it, text in zip(index.elts, texts, strict=True)
+    )
 
 
 def key_of(program: Program, index: ast.expr) -> object | None:

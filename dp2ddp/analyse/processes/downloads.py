@@ -582,7 +582,9 @@ def _trains_where_missing(context: Context, question: ast.expr) -> bool:
     statement = context.program.statement(question)
     block = context.program.block(statement)
     leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return)
-    return any(_trains(context, it) for it in (statement, *(block[block.index(statement) :] if leaves else ())))
+    return any(
+        _trains(context, it) for it in (statement, *(block[block.index(statement) :] if leaves else ()))
+    )
 
 
 def is_inside(context: Context, node: ast.AST, cached: Container[int]) -> bool:

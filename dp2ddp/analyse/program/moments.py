@@ -43,7 +43,9 @@ class WhenRun:
             self._found[outer.index] = LATER  # of itself, where functions call one another
             self._found[outer.index] = self._called(outer)
         found = self._found[outer.index]
-        return found if len(functions) == 1 else Moments(found.places, True)  # who calls an inner one is not asked
+        return (
+            found if len(functions) == 1 else Moments(found.places, True)
+        )  # who calls an inner one is not asked
 
     def _called(self, function: Scope) -> Moments:
         """When a function runs that stands in no other."""
@@ -72,7 +74,9 @@ class WhenRun:
             for node in ast.walk(module.node):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     found.setdefault(node.attr, []).append(node)
-                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and self._is_of_module(node):
+                elif (
+                    isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and self._is_of_module(node)
+                ):
                     found.setdefault(node.id, []).append(node)
             self._uses[module.index] = found
         return self._uses[module.index].get(name, [])

@@ -14,6 +14,7 @@ from dp2ddp.analyse.dataflow.keys import is_known, key_of
 from dp2ddp.analyse.dataflow.kinds import Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.calls import result
+from dp2ddp.analyse.dataflow.samples.carried import is_carried
 from dp2ddp.analyse.dataflow.samples.conditions import answered, asks_data, under
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.indices import subscript
@@ -45,6 +46,8 @@ class Samples:
         """Identities of the expressions that were asked for, with all that they are made of."""
         self.weighs_parameters = False
         """Whether what is followed meets parameters outside of the models' forwards, but for being added to them."""
+        self.spans_batches = False
+        """Whether it meets means over parts of several batches."""
         self._known: dict[tuple[int, Frame], Value] = {}
         self._running: dict[tuple[int, Frame], Value] = {}
         self._frames: dict[object, Frame] = {}
@@ -103,6 +106,7 @@ class Samples:
             self._assumed = set()
             found = kinds.join([value, self.compute(node, frame)], node)
             self.weighs_parameters |= weighs(self, node, found, frame)
+            self.spans_batches |= is_carried(self, node, found)
             found = Unclear(node) if kinds.is_deep(found, LEVELS) else found
             found = self.take(found, node, frame)
             del self._running[key]
