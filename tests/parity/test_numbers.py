@@ -1429,3 +1429,31 @@ def test_means_of_several_parts_of_one_batch_weigh_alike(lab: Lab) -> None:
     text = text.replace("    loss = criterion(outputs, targets)\n", summed)
     before, after = runs(lab, text, 3)
     assert after.printed == before.printed != ""
+
+
+BESIDE = [
+    "print('%.6f' % views[0].sum().item(), '%.6f' % views[0][0, 0], '%.6f' % loss.item())",
+    "print(views[0][0, 1].item(), round(loss.item(), 6))",
+    "print('%.6f %.6f' % (views[0][0, 1].item(), loss.item()), [views[1][0, 0].item(), round(loss.item(), 6)])",
+    "print(f'{views[0][0, 1]:.6f} {loss.item():.6f}', '{:.6f} {:.6f}'.format(views[0][0, 1].item(), loss.item()))",
+    "print(views[0][0, 0].item(), (out.argmax(1) == torch.cat([targets, targets])).sum().item())",
+    "print('%.6f' % criterion(out, torch.cat([targets, targets])).item(), views[1].sum(1).tolist()[:3])",
+]
+
+
+@pytest.mark.sample(every=2)
+@pytest.mark.parametrize("shown", BESIDE)
+def test_whole_batches_are_shown_beside_numbers_of_their_parts(lab: Lab, shown: str) -> None:
+    """What meets in a line that is printed is no part of what is trained."""
+    text = SETUP + f"""\
+samples = [([torch.randn(8), torch.randn(8)], i % 4) for i in range(48)]
+for views, targets in DataLoader(samples, batch_size=12, shuffle=True):
+    out = model(torch.cat([views[0], views[1]]).view(-1, 8).cuda())
+    loss = criterion(out, torch.cat([targets, targets]).cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {shown}
+"""
+    before, after = runs(lab, text, 2)
+    assert after.printed == before.printed != ""
