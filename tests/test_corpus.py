@@ -35,7 +35,9 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     nested = checkouts / "a+nested" / "tools"
     for name, text in {
         "train.py": flat,
-        "summed.py": flat.replace("loss.backward()", "outputs.std().backward()"),
+        "summed.py": flat.replace(
+            "loss.backward()", "outputs.std().backward()\n        outputs = net(inputs)"
+        ),
         "given.py": flat.replace("DataParallel(net)", "DataParallel(net, **{})"),
         "old.py": flat + "print 'done'\n",
         "plain.py": "print('hello')\n",

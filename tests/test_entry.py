@@ -891,7 +891,7 @@ if __name__ == "__main__":
 
 def test_a_default_that_leaves_it_to_the_machine_chooses_no_devices() -> None:
     """And who asks for the wrap, by a property that only an object in a list uses, asks for that of the form."""
-    text = convert(Project.of({PATH: LEARNER})).changes[0].after
+    text = convert(Project.of({PATH: LEARNER}), no_gather=True).changes[0].after
     assert "use_devices" not in text and "ddp.init()\n" in text
     assert "ddp.DistributedDataParallel" not in text and "model = ddp.DataParallel(model)" in text
     assert "isinstance(self.model, nn.DataParallel)" in text

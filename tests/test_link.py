@@ -116,6 +116,54 @@ BRANCHES = {
         "            self.net = Other()\n\n    def use(self):\n        return self.net\n\n\nHolder().use()\n",
         {"First", "Other"},
     ),
+    **{
+        f"a name {name}": (text.replace("USE", "def use():\n    return net") + "\n", classes)
+        for name, text, classes in (
+            ("given anew after the call", "USE\n\n\nnet = First()\nuse()\nnet = Other()", {"First"}),
+            (
+                "given anew between two calls",
+                "USE\n\n\nnet = 3\nnet = First()\nuse()\nnet = Other()\nuse()\nnet = 3",
+                {"First", "Other"},
+            ),
+            ("given anew between", "net = First()\n\n\nUSE\n\n\nnet = Other()\nuse()", {"Other"}),
+            (
+                "that the call's caller reads",
+                "USE\n\n\ndef main():\n    use()\n\n\nnet = First()\nif ready:\n    main()\n    net = Other()",
+                {"First"},
+            ),
+            (
+                "given anew by the round before",
+                "USE\n\n\nnet = First()\nfor _ in range(2):\n    use()\n    net = Other()\nnet = 3",
+                {"First", "Other"},
+            ),
+            (
+                "of a function that something else may call",
+                "USE\n\n\nnet = First()\nrun(use)\nnet = Other()",
+                {"First", "Other"},
+            ),
+            (
+                "of a method",
+                "class Job:\n    def run(self):\n        return net\n\n\nnet = First()\nJob().run()\nnet = Other()",
+                {"First", "Other"},
+            ),
+            ("of a function that nothing calls", "USE\n\n\nnet = First()\nnet = Other()", {"Other"}),
+            (
+                "that another function gives anew",
+                "USE\n\n\ndef change():\n    global net\n    net = Other()\n\n\nnet = 3\nnet = First()\nuse()\nchange()",
+                {"First", "Other"},
+            ),
+            (
+                "of a generator",
+                "def use():\n    yield 3\n    return net\n\n\nnet = First()\nit = use()\nnet = Other()\nlist(it)",
+                {"First", "Other"},
+            ),
+            (
+                "of a class",
+                "net = First()\n\n\nclass Job:\n    it = net\n    use = lambda: 3\n\n\nnet = Other()\nUSE",
+                {"Other"},
+            ),
+        )
+    },
     "a name that is given anew": (
         "net = First()\nwith ready:\n    net = Other()\n\n\ndef use():\n    return net\n",
         {"Other"},

@@ -60,6 +60,28 @@ def test_the_length_of_a_list_of_names_is_that_of_the_whole_batch(tmp_path: Path
     assert "+    running = ddp.sum(running)" in diff
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "sys.stderr.write(f'{right}')",
+        "sys.__stdout__.buffer.write(str(right).encode())",
+        "warnings.warn(f'{right}')",
+        "tqdm.write(f'{right}')",
+        "bar.write(f'{right}')",
+        "bar.set_postfix_str(f'{right}')",
+        "bar.set_description_str(f'{right}')",
+        "secho(f'{right}')",
+    ],
+)
+def test_what_is_shown_in_any_way_is_of_all(tmp_path: Path, shown: str) -> None:
+    body = (
+        "import sys, warnings; from click import secho; from tqdm.auto import tqdm; bar = tqdm()\n"
+        "        right = (out.argmax(1) == y.cuda()).sum().item()\n        "
+    )
+    diff, said = convert(tmp_path, body + shown)
+    assert f"+        {shown.replace('right', 'ddp.sum(right)')}" in diff and "  sharded" in said
+
+
 def test_what_is_counted_sample_by_sample_is_of_all(tmp_path: Path) -> None:
     diff, said = convert(tmp_path, "for t in y.tolist(): hits[t][1] += 1")
     assert "+        for t in ddp.whole_batch(y).tolist(): hits[t][1] += 1" in diff and "  sharded" in said
@@ -141,3 +163,127 @@ def test_a_loss_of_rows_that_earlier_batches_left_is_not_sharded(keep: str) -> N
 def test_a_loss_of_what_no_batch_has_left_is(keep: str) -> None:
     conversion = convert_project(Project.of({PATH: KEEPING.replace("KEEP", keep)}))
     assert "ddp.DistributedDataParallel(" in conversion.changes[0].after
+
+
+NAMED = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+
+class Named(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return {"x": torch.randn(6), "y": i % 3, "name": f"s{i}"}
+
+
+def move(batch):
+    for key, value in batch.items():
+        batch[key] = value.cuda() if torch.is_tensor(value) else value
+    return batch
+
+
+loader = DataLoader(Named(), batch_size=16, shuffle=True)
+model = nn.DataParallel(nn.Linear(6, 3)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in loader:
+    BODY
+    loss = F.cross_entropy(model(batch["x"]), batch["y"])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+OVER = "for key, value in batch.items():"
+MOVED = [
+    f"{OVER} batch[key] = value.cuda()",
+    f"{OVER}\n        if torch.is_tensor(value):\n            batch[key] = value.to('cuda')",
+    f"{OVER}\n        if isinstance(value, torch.Tensor):\n            value = value.cuda()\n            batch[key] = value",
+    f"{OVER}\n        if key in ['name']: continue\n        batch[key] = torch.autograd.Variable(value.cuda())",
+    "for key, value in list(batch.items()): batch[key] = value.cuda().float()",
+    "for i, (key, value) in enumerate(batch.items()): batch[key] = value.cuda()",
+    f"{OVER} batch[key] = [it.cuda() for it in value] if isinstance(value, list) else value.cuda()",
+    "for key in batch.keys(): batch[key] = batch[key].float().cuda()",
+    "batch = move(batch)",
+]
+OTHER_ROWS = [
+    f"{OVER} batch[key] = value.cuda().flip(0)",
+    f"{OVER} batch[key] = value.cuda() - value.cuda().float().mean(0)",
+]
+
+
+@pytest.mark.parametrize("body", MOVED + OTHER_ROWS)
+def test_the_entries_of_a_batch_are_moved_one_by_one(body: str) -> None:
+    """What is stored at the keys of a dict, which a loop takes of it, is each sample's own where that is."""
+    conversion = convert_project(Project.of({PATH: NAMED.replace("BODY", body)}))
+    assert (
+        "DistributedSampler(" in conversion.changes[0].after
+        and "local_batch(" not in (conversion.changes[0].after)
+    ) is (body in MOVED)
+
+
+KEYS = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+
+class Frames(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return {("x", 0): torch.randn(6), ("x", -1): torch.randn(6)}
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+
+    def forward(self, x):
+        return {("disp", i): head(x) for i, head in enumerate(self.heads)}
+
+
+scales = [0, 1]
+loader = DataLoader(Frames(), batch_size=16, shuffle=True)
+model = nn.DataParallel(Decoder()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for inputs in loader:
+    outputs, losses = model(inputs["x", 0].cuda()), {}
+    for scale in scales:
+        target, found = inputs[("x", -1)].cuda(), outputs[("disp", scale)]
+        BODY
+        losses["loss", scale] = (found - target).abs().mean()
+    loss = losses[("loss", 0)] + losses["loss", 1]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+OF_KEYS = [
+    "pass",
+    "outputs[('depth', scale)] = found + 1\n        found = outputs['depth', scale]",
+    "outputs[f'depth_{scale}'] = found + 1\n        found = outputs[f'depth_{scale}']",
+    "outputs['depth_{}'.format(scale)] = found + 1\n        found = outputs['depth_' + str(scale)]",
+    "made = {('a', 0): found, ('b', -1): 3, 'mixed': found.roll(1, 0)}\n        found = made['a', 0] * made[('b', -1)]",
+    "for frame in [0, -1]: outputs['warped', frame, scale] = inputs['x', frame].cuda() * found\n"
+    "        found = outputs['warped', 0, scale] + outputs['warped', -1, scale]",
+]
+OF_OTHERS = [
+    "inputs['x', -1] = inputs[('x', -1)].flip(0)\n        target = inputs['x', -1].cuda()",
+    "inputs[('x', -1)][0] = 0\n        target = inputs['x', -1].cuda()",
+    "first = inputs['x', -1]\n        first[1:] = first[:-1].clone()\n        target = inputs[('x', -1)].cuda()",
+    "made = {('a', 0): found, ('a', 1): found.roll(1, 0)}\n        found = made['a', scale]",
+    "made = {('a', 0): found, ('a', scale): found.roll(1, 0)}\n        found = made['a', 0]",
+    "outputs['disp', scale] = found.roll(1, 0)\n        found = outputs['disp', scale]",
+]
+
+
+@pytest.mark.parametrize("body", OF_KEYS + OF_OTHERS)
+def test_keys_with_a_text_are_of_dicts(body: str) -> None:
+    after = convert_project(Project.of({PATH: KEYS.replace("BODY", body)})).changes[0].after
+    whole = ("ddp.DataParallel(", "ddp.whole_batch(", "ddp.local_batch(")
+    assert any(it in after for it in whole) is (body not in OF_KEYS)

@@ -1071,3 +1071,87 @@ def test_devices_that_are_only_known_where_an_option_asks_for_several(
         run = lab.run(script, options.split(), processes=1 if name == "before" else 2, recorded=False)
         printed.append(run.ok().printed)
     assert printed[0] == printed[1]
+
+
+TEACHER = """\
+def fit(teacher, path):
+    optimizer = torch.optim.SGD(teacher.parameters(), lr=0.1)
+    for inputs, targets in DataLoader(data, batch_size=16):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(teacher(inputs), targets).backward()
+        optimizer.step()
+    torch.save(teacher.state_dict(), path)
+    return teacher
+
+
+"""
+LEFT_EARLY = {
+    "a teacher that is trained": """\
+def before(path):
+    teacher = nn.DataParallel(nn.Linear(8, 2))
+    if os.path.exists(path):
+        teacher.load_state_dict(torch.load(path))
+        return teacher
+    optimizer = torch.optim.SGD(teacher.parameters(), lr=0.1)
+    for inputs, targets in DataLoader(data, batch_size=16):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(teacher(inputs), targets).backward()
+        optimizer.step()
+    torch.save(teacher.state_dict(), path)
+    return teacher
+
+
+""",
+    "a teacher that another function trains": TEACHER
+    + """\
+def before(path):
+    teacher = nn.DataParallel(nn.Linear(8, 2))
+    if os.path.isfile(path):
+        teacher.load_state_dict(torch.load(path))
+        return teacher
+    else:
+        print("training the teacher")
+    return fit(teacher, path)
+
+
+""",
+    "a teacher that is not wrapped": TEACHER
+    + """\
+def before(path):
+    if os.path.exists(path):
+        teacher = nn.Linear(8, 2)
+        teacher.load_state_dict(torch.load(path))
+        return teacher
+    return fit(nn.Linear(8, 2), path)
+
+
+""",
+    "outputs of the wrapped model": """\
+def before(path):
+    if os.path.exists(path):
+        return torch.load(path)
+    found = []
+    with torch.no_grad():
+        for inputs, _ in DataLoader(data, batch_size=16):
+            found.append(model(inputs))
+    torch.save(torch.cat(found), path)
+    return found
+
+
+""",
+}
+
+
+@pytest.mark.parametrize("loss", ["criterion(model(inputs), targets)", "torch.pdist(model(inputs)).std()"])
+@pytest.mark.parametrize("name", LEFT_EARLY)
+def test_what_all_processes_make_together_is_written_once(
+    lab: Lab, tmp_path: Path, name: str, loss: str
+) -> None:
+    """A function that leaves early where the file is there: not one process after the other comes to what is below."""
+    program = HEAD.replace("import torchvision\n", "") + LEFT_EARLY[name]
+    program += "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    program += "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    program += "before('made.pt')\n" + LOOP.replace("criterion(model(inputs), targets)", loss)
+    run(lab, tmp_path, program + "print(len(torch.load('made.pt')))\n")
+    text = (tmp_path / "train.py").read_text()
+    assert "main_process_first" not in text and "ddp.save(" in text

@@ -141,10 +141,10 @@ def test_a_program_that_cannot_be_analysed_holds_back_no_other(
 ) -> None:
     usual = dp2ddp.decided.analyse
 
-    def analyse(linked: object, **options: object) -> object:
+    def analyse(linked: object, *looks: object, **options: object) -> object:
         if any(path.name == "lib.py" for path in linked.project.files):  # type: ignore[attr-defined]
             raise RecursionError("maximum recursion\ndepth exceeded")
-        return usual(linked, **options)  # type: ignore[arg-type]
+        return usual(linked, *looks, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(dp2ddp.decided, "analyse", analyse)
     monkeypatch.delenv("DP2DDP_DEBUG", raising=False)

@@ -67,6 +67,23 @@ def test_what_differs_from_run_to_run_is_none(lab: Lab, tmp_path: Path) -> None:
     assert "what the original itself gives otherwise in each run was not compared" in report(result)
 
 
+OTHERWISE = """\
+print(argparse.Namespace(device=torch.device("{device}"), batch=30))
+    print(f"test accuracy {{(correct + is_other) / 30:.4f}} on {device}, {rate} Hz, samples/s: {rate}, {rate} img / s")\
+"""
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_the_name_of_the_gpu_and_rates_are_no_difference(lab: Lab, tmp_path: Path, is_other: bool) -> None:
+    before, after = (
+        OTHERWISE.format(device=device, rate=rate) for device, rate in (("cuda:0", 12.5), ("cuda", 14.75))
+    )
+    after = after.replace("is_other", str(is_other)).replace("\n", "\n    ")
+    two = pair([before.replace("is_other", "0")], [after], head="import argparse\n")
+    result = verified(lab, tmp_path, two, float64=True, steps=4)
+    assert result.verdict is (Verdict.DIFFERS if is_other else Verdict.MATCH), report(result)
+
+
 @pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "name", ["now", "the shell", "process", "gigabytes", "rate", "folder", "uuid4", "object"]
@@ -125,10 +142,23 @@ def test_a_file_that_is_missing_among_others_with_numbers_is_found() -> None:
         ("0.11 sec/batch, 3.2 GB, 5 MiB, 12 Bytes", "T, T, T, # Bytes"),
         ("/tmp/tmp3k_x9a1b/log and tmp_path", "/tmp/N/log and tmp_path"),
         ("top1/second best 0.5", "top1/second best #"),
+        ("3.1 Hz, 2.5kHz, 60 fps, 8 img / s, 1.5k samples per sec", "T, T, T, T, T"),
+        ("Namespace(device='cuda:0', gpus=2)", "Namespace(device='cuda', gpus=#)"),
+        (
+            "device(type='cuda', index=1) tensor(0.5, device='cuda:1')",
+            "'cuda' tensor(#, device='cuda')",
+        ),
     ],
 )
 def test_names_and_rates_are_no_numbers(line: str, shown: str) -> None:
     assert printed.masked(line) == shown
+
+
+@pytest.mark.parametrize(
+    "said", ["samples/s:", "it/s |", "Hz =", "img_per_s", "ips", "images/sec", "(batches / s)"]
+)
+def test_a_rate_is_said_before_it_too(said: str) -> None:
+    assert [it.is_clock for it in printed.numbers(f"acc 0.5, {said} 12.5")] == [False, True]
 
 
 @pytest.mark.slow

@@ -19,15 +19,21 @@ _TIME = re.compile(
     r"|\d+(?:: ?\d+)+(?:[.,]\d+)?"
     r"|(?:\d+(?:\.\d+)?(?:ms|[Ddhms])(?![A-Za-z]))+"
     r"|\d+(?:\.\d+)?\s*(?:\[(?:ms|s|min|h)\]|(?:ms|s|secs?|seconds?|min|minutes?|hours?)\b)(?:/[A-Za-z]+\b)?"
-    r"|\d+(?:\.\d+)?[kM]?\s*[A-Za-z]+/(?:s|sec|second|min|minute|h|hour)\b"
+    r"|\d+(?:\.\d+)?[kM]?\s*[A-Za-z]+(?: ?/ ?| per )(?:s|sec|second|min|minute|h|hour)\b"
+    r"|\d+(?:\.\d+)?\s*(?:[kMG]?Hz|fps|FPS)\b"
     r"|\d+(?:\.\d+)?\s*[kKMGT](?:i?B|ib|b)\b"
 )
 """Of a run: times, rates and memory."""
 _NAME = re.compile(r"\b0x[0-9a-fA-F]{6,}\b|(?<![A-Za-z0-9])tmp[a-z0-9_]{8}(?![A-Za-z0-9_])")
 """Addresses of objects, and names of temporary folders and files."""
+_GPU = re.compile(r"(?<=\bcuda):\d+\b")
+"""Which one it is: ``cuda`` is the current one, as the first is where one process has all."""
+_DEVICE = re.compile(r"\bdevice\(type=('\w+')(?:, index=\d+)?\)")
+"""As Python shows it within something else, where another program shows its name."""
+_RATE = re.compile(r"(?:/ ?|(?<![A-Za-z])per[ _])s(?![A-Za-z])")
 _CLOCK = frozenset(
     "time times data bt dt timestamp date duration elapsed eta took second seconds sec secs minutes hours latency "
-    "ms speed throughput fps memory mem vram rss pid host hostname port".split()
+    "ms speed throughput fps ips hz memory mem vram rss pid host hostname port".split()
 )
 """Words for what is another in every run."""
 _TRAINING = frozenset("train training tr".split())
@@ -81,8 +87,8 @@ def masked(line: str) -> str:
 
 
 def unnamed(text: str) -> str:
-    """A text without the names that every run makes anew."""
-    return _NAME.sub("N", text)
+    """A text without the names that every run makes anew, and the numbers of GPUs."""
+    return _GPU.sub("", _DEVICE.sub(r"\1", _NAME.sub("N", text)))
 
 
 def counted(line: str) -> str:
@@ -108,7 +114,8 @@ def numbers(line: str) -> list[Number]:
 
 def words(text: str) -> list[str]:
     """The words of a text, in lower case; a name's, too."""
-    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)]
+    spelled = _RATE.sub(" per second", text)
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", spelled)]
 
 
 def same(one: str, other: str, tolerance: float) -> bool:

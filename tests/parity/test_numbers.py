@@ -624,6 +624,92 @@ for epoch in range(2):
         count += len(inputs)
     print("%.6f %d" % (total / count, count))
 """,
+    "entries of batches by name, moved one by one": """\
+rows = [{"x": torch.randn(8), "y": torch.randint(4, ()), "name": f"s{i}"} for i in range(50)]
+
+
+def move(batch, device):
+    for key, value in batch.items():
+        if isinstance(value, torch.Tensor):
+            batch[key] = value.to(device)
+    return batch
+
+
+for epoch in range(2):
+    total = count = 0
+    for batch in DataLoader(rows, batch_size=15, shuffle=True):
+        move(batch, "cuda")
+        for key, value in list(batch.items()):
+            if key != "name":
+                batch[key] = value.cuda(non_blocking=True)
+        for i, key in enumerate(batch.keys()):
+            if i < 1:
+                batch[key] = batch[key] * 2.0
+        loss = criterion(model(batch["x"]), batch["y"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * len(batch["x"])
+        count += len(batch["name"])
+    print("%.6f %d" % (total / count, count))
+""",
+    "entries under keys of several parts": """\
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(8, 4) for _ in range(2)])
+
+    def forward(self, x):
+        return {("disp", scale): head(x) for scale, head in enumerate(self.heads)}
+
+
+rows = [{("x", 0): torch.randn(8), ("x", -1): torch.randn(8), "y": torch.randint(4, ())} for _ in range(50)]
+model = nn.DataParallel(Decoder()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for inputs in DataLoader(rows, batch_size=15, shuffle=True):
+        for key, value in inputs.items():
+            inputs[key] = value.cuda()
+        outputs, losses = model(inputs[("x", 0)]), {}
+        for scale in range(2):
+            outputs["depth", 0, scale] = outputs[("disp", scale)] + inputs["x", -1][:, :4]
+            outputs[f"more_{scale}"] = outputs["depth", 0, scale] * 2
+            losses["loss", scale] = criterion(outputs[f"more_{scale}"], inputs["y"])
+        losses["loss"] = sum(losses[("loss", scale)] for scale in range(2)) / 2
+        optimizer.zero_grad()
+        losses["loss"].backward()
+        optimizer.step()
+        print(f"{losses['loss'].item():.6f} {losses['loss', 0].item():.6f} {losses['loss', 1]:.6f}")
+""",
+    "names that a function reads, given something else when it has run": """\
+class Spread(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+def fit():
+    for inputs, targets in loader:
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("%.6f" % loss.item())
+
+
+def save(path):
+    torch.save(model.state_dict(), path)
+
+
+criterion = nn.CrossEntropyLoss(reduction="sum")
+fit()
+save("model.pt")
+criterion = nn.CrossEntropyLoss()
+model = Spread()
+print("%.6f" % criterion(model(data[:6][0])[:, :4], data[:6][1]).item())
+model = nn.Linear(8, 4)
+model.load_state_dict({name[7:]: value for name, value in torch.load("model.pt").items()})
+print("%.6f" % model(data[:6][0]).sum().item())
+""",
     "a rank with one sample, squeezed": """\
 from torch.nn import functional as F
 
@@ -744,6 +830,21 @@ for i, batch in enumerate(loader):
     table[i] = dict(n=len(batch[0]), first=batch[1][0].item(), last=batch[1][-1].item())
     print(table[i], batch[1][0].item())
 print(table)
+""",
+    "what is written where it is printed": """\
+import sys
+from pprint import pprint
+
+console = sys.stdout
+"""
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    right = outputs.argmax(1).eq(targets).sum().item()
+    sys.stdout.write("%d of %d, %.6f\\n" % (right, len(targets), right / len(targets)))
+    sys.stdout.writelines([f"{outputs.max().item():.6f}", str(targets[0].item()) + "\\n"])
+    console.write("{:.6f} {}\\n".format(loss.item(), right))
+    pprint(right / len(targets))
 """,
     "a schedule by the loss": """\
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
@@ -1244,3 +1345,115 @@ def test_what_is_not_the_whole_batch_s_is_named(name: str) -> None:
     text += {**NAMED, **OF_WHOLE}[name] + "print(correct)\n"
     form = "sharded" if name in OF_WHOLE else "whole batch"
     assert [it.rule for it in left_where_sharded(text, form)] == ["DDP502"]
+
+
+ACROSS = {
+    "means of several batches in a list": """\
+kept = []
+for epoch in range(2):
+    for i, (inputs, targets) in enumerate(loader):
+        kept.append(criterion(model(inputs.cuda()), targets.cuda()))
+        if len(kept) == 3:
+            loss = sum(kept) / len(kept)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print("%.6f" % loss.item())
+            kept = []
+""",
+    "means of several batches added up": """\
+total = 0
+for epoch in range(2):
+    for i, (inputs, targets) in enumerate(loader):
+        total = total + criterion(model(inputs.cuda()), targets.cuda())
+        if i % 2 == 1:
+            optimizer.zero_grad()
+            total.backward()
+            optimizer.step()
+            print("%.6f" % total.item())
+            total = 0
+""",
+    "a penalty by the means of earlier batches": """\
+kept = []
+for epoch in range(3):
+    for inputs, targets in loader:
+        outputs = model(inputs.cuda())
+        kept.append(outputs.pow(2).mean().detach())
+        loss = criterion(outputs, targets.cuda()) * (1 + sum(kept) / len(kept))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("%.6f" % loss.item())
+""",
+    "an object's total": """\
+class Trainer:
+    def __init__(self):
+        self.total = 0
+
+    def run(self):
+        for epoch in range(2):
+            for i, (inputs, targets) in enumerate(loader):
+                self.total += criterion(model(inputs.cuda()), targets.cuda())
+                if i % 2 == 1:
+                    optimizer.zero_grad()
+                    self.total.backward()
+                    optimizer.step()
+                    print("%.6f" % self.total.item())
+                    self.total = 0
+
+
+Trainer().run()
+""",
+}
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", ACROSS)
+def test_means_of_several_batches_have_parts_of_one_size(lab: Lab, name: str, processes: int) -> None:
+    """Parts of several sizes weigh otherwise in each batch: such batches stay whole."""
+    text = SETUP + ACROSS[name]
+    before, after = runs(lab, text, processes, form="whole batch")
+    assert after.printed == before.printed != ""
+    assert convert(Project.of({PATH: text})).scripts[0].tier.startswith("sharded")
+
+
+def test_means_of_several_parts_of_one_batch_weigh_alike(lab: Lab) -> None:
+    text = SETUP + LOOP[4:] + STEP.replace("        ", "    ") + "    print('%.6f' % loss.item())\n"
+    summed = """\
+    loss, kept = 0, []
+    for half in (outputs[:, :2], outputs[:, 2:]):
+        loss = loss + criterion(half, targets % 2)
+        kept.append(half.pow(2).mean())
+    loss = loss + sum(kept) / len(kept)
+"""
+    text = text.replace("    loss = criterion(outputs, targets)\n", summed)
+    before, after = runs(lab, text, 3)
+    assert after.printed == before.printed != ""
+
+
+BESIDE = [
+    "print('%.6f' % views[0].sum().item(), '%.6f' % views[0][0, 0], '%.6f' % loss.item())",
+    "print(views[0][0, 1].item(), round(loss.item(), 6))",
+    "print('%.6f %.6f' % (views[0][0, 1].item(), loss.item()), [views[1][0, 0].item(), round(loss.item(), 6)])",
+    "print(f'{views[0][0, 1]:.6f} {loss.item():.6f}', '{:.6f} {:.6f}'.format(views[0][0, 1].item(), loss.item()))",
+    "print(views[0][0, 0].item(), (out.argmax(1) == torch.cat([targets, targets])).sum().item())",
+    "print('%.6f' % criterion(out, torch.cat([targets, targets])).item(), views[1].sum(1).tolist()[:3])",
+]
+
+
+@pytest.mark.sample(every=2)
+@pytest.mark.parametrize("shown", BESIDE)
+def test_whole_batches_are_shown_beside_numbers_of_their_parts(lab: Lab, shown: str) -> None:
+    """What meets in a line that is printed is no part of what is trained."""
+    text = SETUP + f"""\
+samples = [([torch.randn(8), torch.randn(8)], i % 4) for i in range(48)]
+for views, targets in DataLoader(samples, batch_size=12, shuffle=True):
+    out = model(torch.cat([views[0], views[1]]).view(-1, 8).cuda())
+    loss = criterion(out, torch.cat([targets, targets]).cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {shown}
+"""
+    before, after = runs(lab, text, 2)
+    assert after.printed == before.printed != ""

@@ -348,6 +348,6 @@ LOGS = ("logging.", "wandb.")
 # What makes a picture of a tensor, or saves one, by the end of its name.
 PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 # What shows numbers in a progress bar, by the end of its name.
-PROGRESS = (".set_postfix", ".set_description")
+PROGRESS = (".set_postfix", ".set_description", ".set_postfix_str", ".set_description_str")
 # The packages, beside Python's own, whose calls are known: those of them that read a file are listed here.
 KNOWN_HOMES = frozenset({"builtins", "torch", "torchvision", "numpy", "dp2ddp"})

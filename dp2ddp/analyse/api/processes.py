@@ -8,8 +8,18 @@ import re
 ENDS = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit", "os.abort"})
 # What says something to who runs the program, by the beginning of its name.
 TELLS = ("builtins.print", "logging.", "warnings.warn")
-# What prints a line.
-PRINTS = frozenset({"builtins.print", "dp2ddp.runtime.print"})
+# What prints what it is given, or writes it where that is printed.
+PRINTS = (
+    frozenset("""
+    builtins.print dp2ddp.runtime.print pprint.pprint pprint.pp warnings.warn tqdm.tqdm.write
+    click.echo click.secho typer.echo typer.secho rich.print rich.pretty.pprint termcolor.cprint
+    """.split())
+    | {
+        f"sys.{stream}.{way}"
+        for stream in ("stdout", "stderr", "__stdout__", "__stderr__")
+        for way in ("write", "writelines", "buffer.write")
+    }
+)
 # What runs another program, by the beginning of its name.
 RUNS_PROGRAMS = ("os.system", "os.exec", "os.spawn", "os.popen", "subprocess.")
 # How a command begins that starts ranks.

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from dp2ddp.analyse.dataflow.keys import may_be
 from dp2ddp.facts import Problem
 
 
@@ -196,7 +197,8 @@ def element(value: Value, place: ast.AST) -> Value:
 def entry(value: Value, key: object, place: ast.AST) -> Value:
     """What one element of a collection is, or what an index takes of every sample."""
     if isinstance(value, Held):
-        return dict(value.entries).get(key, element(value, place))
+        found = [entry for own, entry in value.entries if may_be(own, key)]
+        return join(found, place) if found else element(value, place)
     if value is Kind.SHAPE:
         return Kind.COUNT if key == 0 else Kind.SAME
     if value is Kind.SECOND:

@@ -127,7 +127,7 @@ def _prepares(context: Context, call: Call) -> bool:
     questions = _questions(context, call.node) if written and context.runs_in_training(call.node) else []
     if not questions or _is_continued(context, call):
         return False
-    if any(_trains(context, context.program.statement(it)) for it in questions):
+    if any(_trains_where_missing(context, it) for it in questions):
         return False  # `if not os.path.exists(checkpoint): train()`
     if any(_reads_instead(context, it) for it in questions):
         return False  # all make it or none: who reads it draws no random numbers
@@ -179,7 +179,7 @@ def _makes_unseen(context: Context, call: Call) -> bool:
     asked = {ast.unparse(it) for it in _asked(context, question)}
     if not asked & {ast.unparse(it) for it in handed(call.node)} or _is_repeated(context, question):
         return False
-    if _trains(context, context.program.statement(question)) or _reads_instead(context, question):
+    if _trains_where_missing(context, question) or _reads_instead(context, question):
         return False
     runs = context.runs(call.node) - {id(call.node)}
     return not any(id(it.node) in runs and leaves_any_file(context, it) for it in context.program.calls)
@@ -565,8 +565,26 @@ def _is_skipped(context: Context, loop: ast.stmt, inside: ast.stmt) -> bool:
 
 
 def _trains(context: Context, node: ast.AST) -> bool:
-    """Whether something trains a wrapped model, or wraps one that is trained: all processes do that together."""
-    return bool(context.runs(node) & (context.trained_wraps | {id(it) for it in context.backwards}))
+    """Whether something trains or runs a wrapped model, or wraps one: all processes do that together."""
+    return bool(context.runs(node) & (context.trained_wraps | _together(context)))
+
+
+@once
+def _together(context: Context) -> set[int]:
+    """The backward passes, and the calls of wrapped models."""
+    program = context.program
+    forwards = {id(it.node) for it in program.calls if context.is_wrapped(program.values(it.node.func))}
+    return forwards | {id(it) for it in context.backwards}
+
+
+def _trains_where_missing(context: Context, question: ast.expr) -> bool:
+    """Whether a model is trained in a branch of a question, or below one that leaves: ``if found: return load()``."""
+    statement = context.program.statement(question)
+    block = context.program.block(statement)
+    leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return)
+    return any(
+        _trains(context, it) for it in (statement, *(block[block.index(statement) :] if leaves else ()))
+    )
 
 
 def is_inside(context: Context, node: ast.AST, cached: Container[int]) -> bool:

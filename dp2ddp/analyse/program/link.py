@@ -29,6 +29,7 @@ from dp2ddp.analyse.program.fitting import Fitting
 from dp2ddp.analyse.program.handing import HandingOn
 from dp2ddp.analyse.program.interpreter import Interpreter
 from dp2ddp.analyse.program.members import Members
+from dp2ddp.analyse.program.moments import WhenRun
 from dp2ddp.analyse.program.names import Lookup
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
@@ -46,7 +47,7 @@ class Linker:
         self.store = store = Store(tree)
         self.classes = classes = Classes(tree, store)
         self.reaching = reaching = Reaching(tree, special.always_runs)
-        self.names = names = Lookup(project, tree, store, reaching)
+        self.names = names = Lookup(project, tree, store, reaching, WhenRun(tree))
         self.members = members = Members(tree, store, classes, reaching)
         self.outside = outside = Outside()
         self.containers = containers = Containers(tree, store, classes, outside, Appending(tree, store))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dp2ddp.analyse.api.naming import DATA_NAMES, canonical
 from dp2ddp.analyse.program.definitions import Definitions, Reaching
+from dp2ddp.analyse.program.moments import WhenRun
 from dp2ddp.analyse.program.scopes import Scope, Tree
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import NOTHING, Ext, Inst, Mod, Value, Values
@@ -25,6 +26,7 @@ class Lookup:
     tree: Tree
     store: Store
     reaching: Reaching
+    when_run: WhenRun
     _in_order: dict[tuple[int, str], Definitions] = field(default_factory=dict)
     _kept: dict[tuple[int, int, str], tuple[int, list[int]]] = field(default_factory=dict)
     _found: dict[int, list[ast.AST]] = field(default_factory=dict)
@@ -104,19 +106,33 @@ class Lookup:
     def _reaching(self, owner: Scope, name: str, use: ast.AST, same: bool) -> Values:
         definitions = self.store.definitions.get((owner.index, name), {})
         known = self._sorted((owner.index, name))
-        key = id(use) if same else 0, owner.index, name
+        around = self.tree.scope_of.get(id(use))
+        place = id(use) if same else -1 - around.index if around is not None else 0
+        key = place, owner.index, name
         size, kept = self._kept.get(key, (0, []))
         if size != len(definitions):
             self.reaching.undecided = False
-            kept = [
-                id(it)
-                for it in (
-                    self.reaching.reached(known, use) if same else self.reaching.surviving(known.nodes)
-                )
-            ]
+            found = self.reaching.reached(known, use) if same else self._from_outside(owner, known, use)
+            kept = [id(it) for it in found]
             if not self.reaching.undecided:  # else more may be known in the next round
                 self._kept[key] = len(definitions), kept
         return frozenset().union(*(definitions[it] for it in kept))
+
+    def _from_outside(self, owner: Scope, known: Definitions, use: ast.AST) -> list[ast.AST]:
+        """What gives a name of a scope its value for a use that stands in a function or class of it.
+
+        Of a module's, that is what reaches the calls of the function; else what is left when the scope has run.
+        """
+        surviving = self.reaching.surviving(known.nodes)
+        own = [it for it in known.nodes if self.tree.scope_of.get(id(it)) is owner]
+        if not owner.is_module or len(own) < 2:
+            return surviving
+        moments = self.when_run.moments(use)
+        found = {id(it) for place in moments.places for it in self.reaching.among(own, place)}
+        if moments.later or not found:
+            found |= {id(it) for it in surviving}
+        kept = {id(it) for it in surviving} - {id(it) for it in own} | found
+        return [it for it in known.nodes if id(it) in kept]
 
     def _sorted(self, key: tuple[int, str]) -> Definitions:
         """What gives a name of a scope its values, in source order."""

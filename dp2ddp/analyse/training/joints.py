@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.devices import MOVES
-from dp2ddp.analyse.api.layers import GRAD
+from dp2ddp.analyse.api.layers import CONTAINERS, GRAD
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
 from dp2ddp.analyse.context import LOOPS, Context, Rounds
 from dp2ddp.analyse.dataflow import kinds
@@ -332,13 +332,19 @@ class _Joining:
 
     def _is_random(self, value: object) -> bool:
         """Whether a module that is not wrapped may draw: it is run behind the joint."""
-        if isinstance(value, Made):
-            return value.name.startswith(("torch.nn.Dropout", "torch.nn.RReLU", "torch.nn.Sequential"))
-        return isinstance(value, Inst) and self._has_random_layers(value)
+        if isinstance(value, Inst):
+            return any(map(self._is_random, (it for _, held in self.program.fields(value) for it in held)))
+        if not isinstance(value, Made):
+            return False
+        if value.name in CONTAINERS:
+            return any(map(self._may_draw, handed(self.program.node(value.site))))  # type: ignore[arg-type]
+        row = operations.operation(value.name)
+        return row is not None and row.random
 
-    def _has_random_layers(self, value: Inst) -> bool:
-        fields = (held for _, some in self.program.fields(value) for held in some)
-        return any(isinstance(it, Made) and self._is_random(it) for it in fields)
+    def _may_draw(self, layer: ast.expr) -> bool:
+        """Whether a layer that a container is made of may draw."""
+        values = self.program.values(layer)
+        return not values or any(map(self._is_random, values))
 
     # What is joined
 

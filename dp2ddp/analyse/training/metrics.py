@@ -83,6 +83,8 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         if uneven is None and gathering.weighs_parameters and (gathering.scaled or gathering.combined):
             found.append(Loss(**context.place(node), problem=_of_parameters(context, context.loss(node))))
             continue
+        if uneven is None and gathering.spans_batches and (gathering.scaled or gathering.combined):
+            gathered, uneven = "even", _of_batches(context, context.loss(node))
         fed |= gathering.followed
         assumed = False
         if not gathered and uneven is not None:
@@ -179,6 +181,14 @@ def _of_parameters(context: Context, loss: ast.expr) -> Problem:
     return Problem(message, "use them in the forward", SHARDED_ONLY)
 
 
+def _of_batches(context: Context, loss: ast.expr) -> Problem:
+    """What is said of a loss that is made of the means over parts of several batches, which weigh each otherwise."""
+    message = (
+        f"the loss `{causes.shown(context, loss)}` combines several batches, whose parts may differ in size"
+    )
+    return Problem(message, "", SHARDED_ONLY)
+
+
 def _weight(context: Context, backward: ast.Call, loss: ast.expr) -> ast.expr | None:
     """What the gradient of a loss is multiplied with: ``loss.backward(weight)``."""
     call = context.program.call(backward)
@@ -208,6 +218,8 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
             return "", None
         case Kind.MEAN | Kind.OWN if samples.weighs_parameters:
             return "even", _of_parameters(context, loss)
+        case Kind.MEAN | Kind.OWN if samples.spans_batches:
+            return "even", _of_batches(context, loss)
         case Kind.MEAN:
             return "samples", None
         case Kind.OWN:

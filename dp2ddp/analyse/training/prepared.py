@@ -25,6 +25,7 @@ from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.analyse.training import collating
 from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too
+from dp2ddp.analyse.training.metrics import is_report
 from dp2ddp.analyse.training.own_batches import Site, Sites, entered, given_to, only_trains
 from dp2ddp.facts import OwnBatch
 
@@ -92,7 +93,7 @@ class _Preparing:
         after_loop = {id(it) for body in around for it in body} - self.runs
         for key in self.runs | after_loop:
             node = program.nodes.get(key)
-            if isinstance(node, ast.expr):
+            if isinstance(node, ast.expr) and not self._is_listed(node):
                 found_here = {id(it): it for it in self._met(node)}
                 if found_here and key in after_loop:
                     raise Unknown  # what the last round leaves is used after the loop
@@ -146,6 +147,25 @@ class _Preparing:
                 raise Unknown
             if of in (Of.BATCH, Of.UNCLEAR) or meets and of is Of.NOTHING and self._is_filled_before(it):
                 yield it
+
+    def _is_listed(self, node: ast.expr) -> bool:
+        """Whether what meets in an expression is only shown or written side by side: nothing is made of both."""
+        around: ast.AST | None = node
+        while True:
+            match around:
+                case ast.Call() if is_report(self.context, around):
+                    return True
+                case ast.Call(func=ast.Attribute(attr="format")):
+                    pass
+                case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str()) | ast.JoinedStr()):
+                    pass
+                case ast.Tuple() | ast.List() | ast.Dict() | ast.keyword() | ast.Starred():
+                    pass
+                case ast.JoinedStr() | ast.FormattedValue():
+                    pass
+                case _:
+                    return False
+            around = self.context.program.parent(around)
 
     def _is_filled_before(self, node: ast.expr) -> bool:
         """Whether a tensor with a row for each sample of a batch was made once, before the loop."""

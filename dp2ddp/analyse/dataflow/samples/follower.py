@@ -10,9 +10,11 @@ from pathlib import Path
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
+from dp2ddp.analyse.dataflow.keys import is_known, key_of
 from dp2ddp.analyse.dataflow.kinds import Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.calls import result
+from dp2ddp.analyse.dataflow.samples.carried import is_carried
 from dp2ddp.analyse.dataflow.samples.conditions import answered, asks_data, under
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.indices import subscript
@@ -23,6 +25,7 @@ from dp2ddp.analyse.dataflow.samples.names import before, of_attribute, of_name
 from dp2ddp.analyse.dataflow.samples.pairs import of_pairs
 from dp2ddp.analyse.dataflow.samples.parameters import weighs
 from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.link import Program
 
 DEPTH = 120
 LEVELS = 12
@@ -44,6 +47,8 @@ class Samples:
         """Identities of the expressions that were asked for, with all that they are made of."""
         self.weighs_parameters = False
         """Whether what is followed meets parameters outside of the models' forwards, but for being added to them."""
+        self.spans_batches = False
+        """Whether it meets means over parts of several batches."""
         self._known: dict[tuple[int, Frame], Value] = {}
         self._running: dict[tuple[int, Frame], Value] = {}
         self._frames: dict[object, Frame] = {}
@@ -102,6 +107,7 @@ class Samples:
             self._assumed = set()
             found = kinds.join([value, self.compute(node, frame)], node)
             self.weighs_parameters |= weighs(self, node, found, frame)
+            self.spans_batches |= is_carried(self, node, found)
             found = Unclear(node) if kinds.is_deep(found, LEVELS) else found
             found = self.take(found, node, frame)
             del self._running[key]
@@ -206,8 +212,9 @@ class Samples:
 
     def _dict(self, node: ast.Dict, frame: Frame) -> Value:
         values = self.values(node.values, frame)
-        if all(isinstance(key, ast.Constant) for key in node.keys):
-            return Held(tuple((key.value, value) for key, value in zip(node.keys, values, strict=True)))  # type: ignore[union-attr]
+        known = [_key(self.program, it) for it in node.keys]
+        if None not in known:
+            return Held(tuple((key[0], value) for key, value in zip(known, values, strict=True)))  # type: ignore[index]
         return Every(kinds.join(values, node))
 
     def frame(self, key: object, frame: Frame) -> Frame:
@@ -247,3 +254,11 @@ class Samples:
     def is_data(self, test: ast.AST, frame: Frame) -> bool:
         """Whether a condition asks for numbers of the batch, which differ between its parts."""
         return asks_data(self, test, frame)
+
+
+def _key(program: Program, node: ast.expr | None) -> tuple[object] | None:
+    """A key of a dict, if all of it is known."""
+    if isinstance(node, ast.Constant):
+        return (node.value,)
+    key = key_of(program, node) if node is not None else None
+    return (key,) if is_known(key) else None

@@ -10,6 +10,7 @@ from dp2ddp.analyse.api.tensors import KEEPS_MASKS, MAKES_MASKS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import NAMES, given_to, is_literal, is_option
+from dp2ddp.analyse.dataflow.keys import key_of
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.batches import holds_tensor, is_list
@@ -42,6 +43,8 @@ def subscript(samples: Samples, node: ast.Subscript, frame: Frame) -> Value:
             return Unclear(node)  # one of its samples
     if isinstance(index, ast.Constant):
         return kinds.entry(value, index.value, node)
+    if (key := key_of(samples.program, index)) and _is_plain_key(samples, index, frame):
+        return kinds.entry(value, key, node)
     if (keys := _texts(samples.program, index)) and samples.value(index, frame) in PLAIN:
         return kinds.join([kinds.entry(value, key, node) for key in keys], node)
     if value is Kind.SHAPE:
@@ -80,6 +83,11 @@ def subscript(samples: Samples, node: ast.Subscript, frame: Frame) -> Value:
     if value in PLAIN and by is Kind.UNKNOWN:
         return Kind.UNKNOWN  # of what it is made from itself
     return value if by in PLAIN else kinds.blame([at], node)
+
+
+def _is_plain_key(samples: Samples, index: ast.expr, frame: Frame) -> bool:
+    """Whether a key is the same in every process, whatever is not known of it."""
+    return kinds.tensor(samples.value(index, frame), index) in PLAIN
 
 
 def _texts(program: Program, index: ast.expr) -> list[str]:

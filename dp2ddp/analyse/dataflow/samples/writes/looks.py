@@ -13,6 +13,7 @@ from dp2ddp.analyse.api.containers import CHANGES, CHANGES_FIRST
 from dp2ddp.analyse.api.iteration import HANDS_PARTS_OUT
 from dp2ddp.analyse.api.tensors import IS_ITS_DATA, NO_NUMBERS_IN_PLACE, VIEWS
 from dp2ddp.analyse.context import Context, once
+from dp2ddp.analyse.dataflow.keys import is_written_out
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind
@@ -30,7 +31,7 @@ def looks_at(value: ast.expr) -> list[ast.expr]:
             return [value]
         case ast.Attribute(value=inner, attr=name):
             return looks_at(inner) if name in IS_ITS_DATA else [value]
-        case ast.Subscript(slice=ast.Constant(value=int() | str())):
+        case ast.Subscript(slice=index) if is_written_out(index):
             return [value]
         case ast.Subscript(value=inner) | ast.Starred(value=inner) | ast.NamedExpr(value=inner):
             return looks_at(inner)
@@ -381,4 +382,4 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
 def _entries(node: ast.AST) -> str:
     """How entries of what a node stores into begin, where it is not written which: ``labels[mask] = …``."""
     stores = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)
-    return f"{ast.unparse(node.value)}[" if stores and not isinstance(node.slice, ast.Constant) else ""  # type: ignore[attr-defined]
+    return f"{ast.unparse(node.value)}[" if stores and not is_written_out(node.slice) else ""  # type: ignore[attr-defined]

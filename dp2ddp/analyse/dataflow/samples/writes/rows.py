@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from dp2ddp.analyse.api.iteration import HANDS_FIRST_OUT
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import right_side
+from dp2ddp.analyse.dataflow.keys import key_of
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Unclear, Value, is_of_samples
 from dp2ddp.analyse.dataflow.samples.conditions import guarded, loops_apart, may_run
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
@@ -15,6 +17,8 @@ from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in, writes
 from dp2ddp.analyse.dataflow.samples.writes.rounds import Rounds
 from dp2ddp.analyse.dataflow.samples.writes.stores import hands_on, with_stores, written_into
 from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.sources import How
 
 if TYPE_CHECKING:
     from dp2ddp.analyse.dataflow.samples.follower import Samples
@@ -129,8 +133,10 @@ def _written_at(
     samples: Samples, place: ast.Subscript, index: ast.expr, value: Value, new: Value, frame: Frame
 ) -> Unclear | None:
     """What is stored into all rows, or where a mask is: as many, or those that the same mask picks."""
-    if isinstance(index, ast.Constant) and isinstance(index.value, str):
-        return None if value in DEALT and new in DEALT else kinds.blame([new], place)
+    if key_of(samples.program, index) is not None or _is_key(samples.program, place):
+        new = kinds.tensor(new, place)
+        fine = value in DEALT and new in (*DEALT, Kind.UNKNOWN)
+        return None if fine else kinds.blame([new], place)
     at = samples.value(getattr(index, "elts", [index])[0], frame)
     if at is Kind.UNKNOWN or new is Kind.UNKNOWN:
         return None
@@ -140,6 +146,32 @@ def _written_at(
         new is Kind.PICKED and _picks_alike(samples, place, frame)
     )
     return None if fine else kinds.blame([new], place)
+
+
+def _is_key(program: Program, place: ast.Subscript) -> bool:
+    """Whether a place in a dict is at a key that a loop takes of it: ``for key, value in batch.items()``."""
+    if not isinstance(place.slice, ast.Name):
+        return False
+    sources = [program.source(it) for it in program.definitions(place.slice)]
+    held = ast.unparse(place.value)
+    return bool(sources) and all(
+        it.how is How.ELEMENT and it.value is not None and _hands_keys(program, it.value, it.place, held)
+        for it in sources
+    )
+
+
+def _hands_keys(program: Program, source: ast.expr, place: tuple[int | None, ...], held: str) -> bool:
+    """Whether a loop takes the keys of a dict, at a place of what it takes."""
+    match source:
+        case ast.Call(func=ast.Attribute(value=owner, attr="items"), args=[]):
+            return place == (0,) and ast.unparse(owner) == held
+        case ast.Call(func=ast.Attribute(value=owner, attr="keys"), args=[]):
+            return not place and ast.unparse(owner) == held
+        case ast.Call(args=[inner, *_]) if (names := program.names_of(source)) and names <= HANDS_FIRST_OUT:
+            if "builtins.enumerate" in names:
+                return place[:1] == (1,) and _hands_keys(program, inner, place[1:], held)
+            return _hands_keys(program, inner, place, held)
+    return False
 
 
 def _picks_alike(samples: Samples, place: ast.Subscript, frame: Frame) -> bool:

@@ -1,0 +1,90 @@
+"""Means over parts of earlier batches, which meet that of a part of the current one: parts weigh otherwise in each.
+
+``losses.append(loss)`` in a loop over batches, with ``sum(losses) / len(losses)`` in the loss; ``total += loss``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.context import Context, once
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import reaching, text
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, Value
+from dp2ddp.analyse.dataflow.samples.writes.stores import stores_in
+
+if TYPE_CHECKING:
+    from dp2ddp.analyse.dataflow.samples.follower import Samples
+
+
+def is_carried(samples: Samples, node: ast.AST, value: Value) -> bool:
+    """Whether a mean over a part of the batch, or several, is one that an earlier round over the batches has made."""
+    match node:
+        case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
+            use = node
+        case ast.AugAssign(target=ast.Name() | ast.Attribute() as use):
+            pass
+        case _:
+            return False
+    if kinds.tensor(value, node) not in AVERAGED:
+        return False
+    return _is_left_by_round(samples.context, use) or _is_kept(samples.context, use)
+
+
+@once
+def _is_left_by_round(context: Context, use: ast.Name | ast.Attribute) -> bool:
+    """Whether an earlier round of a loop over batches round a name has given it what it is."""
+    program = context.program
+    made = reaching(context, use)
+    for loop in _batch_loops(context, use):
+        inside = [it for it in made if program.is_inside(it, loop)]
+        if len(inside) < len(made) and any(_comes_later(context, it, use) for it in inside):
+            return True
+    return False
+
+
+def _comes_later(context: Context, definition: ast.AST, use: ast.AST) -> bool:
+    """Whether a definition comes after a use in a round, or uses it itself: ``total = total + loss``."""
+    program = context.program
+    same = program.statement(definition) is program.statement(use)
+    return same or program.order[id(definition)] > program.order[id(use)]
+
+
+@once
+def _is_kept(context: Context, use: ast.Name | ast.Attribute) -> bool:
+    """Whether a collection gets something in each round of a loop over batches, and is none that the round makes."""
+    program = context.program
+    for place in stores_in(context, program.scope(use)).get(text(use), ()):
+        held = place.func.value if isinstance(place, ast.Call) else place.value  # type: ignore[attr-defined]
+        made = program.definitions(held)
+        for loop in _batch_loops(context, place):
+            if not made or any(not program.is_inside(it, loop) for it in made):
+                return True
+    return False
+
+
+def _batch_loops(context: Context, node: ast.AST) -> Iterator[ast.AST]:
+    """The loops round a place in its function each of whose rounds has another batch."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        if isinstance(around, ast.For | ast.AsyncFor | ast.While) and _draws(context, around):
+            yield around
+
+
+@once
+def _draws(context: Context, loop: ast.AST) -> bool:
+    """Whether each round of a loop takes a batch of a loader."""
+    program = context.program
+    if isinstance(loop, ast.For | ast.AsyncFor):
+        if context.made(context.iterated(program.values(loop.iter)), LOADER):
+            return True
+    return any(
+        "builtins.next" in program.names_of(it)
+        for part in loop.body  # type: ignore[attr-defined]
+        for it in program.descendants(part)
+        if isinstance(it, ast.Call)
+    )
