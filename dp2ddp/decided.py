@@ -67,8 +67,17 @@ class _Forms:
         while found:
             tried = replace(looks, joining=found)
             if not (left := found & self.unproven(tried)):
-                return tried
+                return self._needed(tried)
             found -= left
+        return looks
+
+    def _needed(self, looks: Looks) -> Looks:
+        """As the programs are looked at, without the joints that proof does not need, where there are several."""
+        places = {it.at for it in self.of(looks).joints}
+        for place in sorted(places) if len(places) > 1 else ():
+            fewer = replace(looks, needless=looks.needless | {place})
+            if self.unproven(fewer) <= self.unproven(looks):
+                looks = fewer
         return looks
 
     def preparing(self, looks: Looks) -> Looks:

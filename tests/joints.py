@@ -342,6 +342,25 @@ for epoch in range(2):
         total += loss.item() * n
     print(epoch, total / len(X))
 """,
+    "one of two loops": """
+def warm(loader):
+    for x, y in loader:
+        loss = F.cross_entropy(net(x) + torch.rand(()), y)
+        STEP
+    print(loss.item())
+
+
+def tune(loader):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        STEP
+    print(loss.item())
+
+
+warm(loader)
+tune(DataLoader(TensorDataset(X, Y), batch_size=8))
+""",
     "what is accumulated over two steps": """
 optimizer.zero_grad()
 for epoch in range(2):

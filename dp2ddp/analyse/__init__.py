@@ -50,6 +50,7 @@ from dp2ddp.analyse.training import (
 from dp2ddp.analyse.wrapping import functional, models, parallel, unconverted
 from dp2ddp.facts import Facts, Gather, Lines, Loader, Obstacle, Outdated
 from dp2ddp.legacy import Mend, unmended
+from dp2ddp.plan import Anchor
 from dp2ddp.source import Project, SourceFile
 
 
@@ -86,12 +87,13 @@ class Looks:
     """How programs are looked at, where not as they are.
 
     ``unsharded``: those not as if loaders handed out the batches that they make themselves. ``joining``: those as if
-    parts of batches were joined behind the forward. ``preparing``: those as if loaders handed out what they make of a
-    loader's batches.
+    parts of batches were joined behind the forward, but for the places ``needless``. ``preparing``: those as if loaders
+    handed out what they make of a loader's batches.
     """
 
     unsharded: frozenset[Path] = frozenset()
     joining: frozenset[Path] = frozenset()
+    needless: frozenset[Anchor] = frozenset()
     preparing: frozenset[Path] = frozenset()
 
 
@@ -157,7 +159,7 @@ def _view(linked: Linked, looks: Looks) -> _View:
         context = own_batches.looked_at_as_loaders(context, [*apart.sites, *apart.taken], apart.sources)
         batch_loops = loops.batch_loops(context)
     if looks.joining and apart.whole is apart.plain:  # a distributed branch beside has parts already
-        sites = joints.find(context, batch_loops, looks.joining)
+        sites = joints.find(context, batch_loops, looks.joining, looks.needless)
         context = joints.looked_at(context, sites) if sites else context
         batch_loops = loops.batch_loops(context) if sites else batch_loops
         context.joined = joints.rounds(context, batch_loops)

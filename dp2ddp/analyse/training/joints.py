@@ -10,7 +10,7 @@ and was not joined is seen there as any part of a batch.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ from dp2ddp.analyse.training import bare
 from dp2ddp.analyse.training.loops import BatchLoop, is_of_round
 from dp2ddp.analyse.views import View, insert, insert_imports
 from dp2ddp.facts import Joint
+from dp2ddp.plan import Anchor
 
 WHOLE, COUNT = "_whole_batch_of_joint", "_batch_sum_of_joint"
 """What ``ddp.whole_batch`` and ``ddp.batch_sum`` are called where programs are looked at as if they had joints."""
@@ -57,22 +58,27 @@ class Site:
     counts: tuple[str, ...] = ()
 
 
-def find(context: Context, loops: list[BatchLoop], programs: frozenset[Path]) -> list[Site]:
-    """The joints of some programs: of all rounds of the training of each, or of none."""
-    training = [it for it in loops if it.trains and context.run_by(it.node) & programs]
+def find(
+    context: Context, loops: list[BatchLoop], programs: frozenset[Path], needless: Container[Anchor] = ()
+) -> list[Site]:
+    """The joints of the rounds of some programs' training, where they have one; ``needless``: where none is needed."""
+    training = [it for it in loops if it.trains]
     samples = Forwards(context)
-    found: dict[int, Site] = {}
+    sites: dict[int, Site] = {}
     for loop in training:
-        if (site := _Round(context, samples, loop, loops).site()) is not None:
-            found[id(loop)] = site
-    left = [it for it in training if id(it) in found]
-    while not_all := {it for loop in training if loop not in left for it in context.run_by(loop.node)}:
-        kept = [it for it in left if not context.run_by(it.node) & not_all]
-        if len(kept) == len(left):
+        if context.run_by(loop.node) & programs:
+            site = _Round(context, samples, loop, loops).site()
+            if site is not None and context.program.anchor(site.statement) not in needless:
+                sites[id(loop)] = site
+    joined = [it for it in training if id(it) in sites]
+    while True:
+        others = frozenset[int]().union(*(it.runs for it in training if it not in joined))
+        left = [it for it in joined if id(sites[id(it)].statement) not in others]
+        if len(left) == len(joined):
             break
-        left = kept
+        joined = left
     placed: dict[int, Site] = {}
-    for site in (found[id(it)] for it in left):
+    for site in (sites[id(it)] for it in joined):
         known = placed.setdefault(id(site.statement), site)  # several loops may run one function
         names = tuple(dict.fromkeys((*known.names, *site.names)))
         counts = tuple(dict.fromkeys((*known.counts, *site.counts)))
