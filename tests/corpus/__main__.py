@@ -14,7 +14,7 @@ from . import __doc__ as description
 from .report import reasons, table
 from .run import SCRIPTS, Result, entries, measure
 
-FORWARDED = ("--exact", "--force", "--mark", "--sharded")
+FORWARDED = ("--exact", "--force", "--mark", "--no-gather", "--sharded")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
