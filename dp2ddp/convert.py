@@ -210,6 +210,8 @@ def _dealt_by(loader: Loader) -> str:
     """How the runtime divides a loader's batches, and why."""
     if loader.own is not None:
         return f"ddp.local_batch, as {loader.shard}"
+    if loader.whole:
+        return f"ddp.shard with whole=True: {loader.shard}, so each rank loads it and takes its part"
     return f"ddp.shard instead of DistributedSampler: {loader.shard}"
 
 

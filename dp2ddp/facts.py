@@ -274,7 +274,8 @@ class Loader(Fact):
     lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
     tier: whether parts weigh by their numbers of samples, None where that is not known. ``number`` tells those apart
     that one loop draws from at once: each has an order of its own. ``full``: its batches all have one size.
-    ``if_wrapped``: it is divided only where a model is wrapped. ``own``: it is no loader, but stands for batches that
+    ``if_wrapped``: it is divided only where a model is wrapped. ``whole``: its batches are put together whole, and
+    divided then. ``own``: it is no loader, but stands for batches that
     the program makes itself.
     """
 
@@ -295,6 +296,7 @@ class Loader(Fact):
     number: int = 0
     full: bool = False
     if_wrapped: bool = False
+    whole: bool = False
     own: OwnBatch | None = None
 
 

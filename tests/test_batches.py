@@ -25,9 +25,10 @@ def test_batches_are_whole_where_parts_would_be_others(name: str) -> None:
     conversion = converted(case.text)
     (script,) = conversion.scripts
     after = conversion.changes[0].after
-    if not case.whole or "ddp.local_batch(" in after:
+    if not case.whole or "ddp.local_batch(" in after or "whole=True" in after:
         assert script.tier == "sharded"
-        assert not case.whole or "DistributedSampler" not in after and "ddp.shard(" not in after
+        shards = "ddp.shard(" in after and "whole=True" not in after
+        assert not case.whole or "DistributedSampler" not in after and not shards
         return
     assert script.tier == "whole batch"
     reasons = (case.whole,) if isinstance(case.whole, str) else case.whole

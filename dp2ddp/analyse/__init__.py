@@ -39,6 +39,7 @@ from dp2ddp.analyse.training import (
     loops,
     metrics,
     own_batches,
+    padding,
     placing,
     precision,
     prepared,
@@ -181,7 +182,9 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
     context.assumes = assume
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
-    context.hands_lists = collating.hand_lists(context, training)
+    context.put_together = padding.whole(context, training)
+    context.handed = padding.handed(context)
+    context.hands_lists = collating.hand_lists(context, training) or padding.hand_lists(context)
     context.joins_samples = collating.joins(context, training)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)

@@ -87,6 +87,10 @@ class Context:
     """Whether a batch of the training may hold a list with an entry for each sample, of any size."""
     joins_samples: bool = False
     """Whether parts are taken of batches that may hold the numbers of all samples one after the other."""
+    put_together: dict[int, str] = field(default_factory=dict)
+    """Loaders whose batches are put together whole, of which parts are taken then, and what needs them whole."""
+    handed: dict[int, kinds.Value] = field(default_factory=dict)
+    """What such loaders hand out, where there are numbers for all samples in it."""
     assumes: bool = False
     """Whether what is not known of a loss is taken to be as it has to be."""
     taken: dict[int, kinds.Value] = field(default_factory=dict)

@@ -13,7 +13,10 @@ condition that stays, batches are sharded only if it is (``if_wrapped=True``).
 
 Batches that the program makes itself, of slices or by a generator, are made by every rank: ``ddp.local_batch(batch)``
 is the rank's part. The ranks compare what they have made, now and then. So it is with a loader's batches that are mixed
-or padded as a whole: each rank does that, and takes its part where a model gets what comes of it.
+as a whole: each rank does that, and takes its part where a model gets what comes of it.
+
+A ``collate_fn`` that pads to the longest sample, sorts or mixes needs the whole batch: with ``ddp.shard(loader,
+whole=True)`` each rank loads that, or has it from another rank of its machine, and gets its part of what comes of it.
 
 Sequences side by side, of which ``DataParallel(model, dim=1)`` gives each replica some columns, are divided before the
 loop that cuts steps from them: ``text = ddp.local_batch(columns(words), dim=1)``, and so is the state that the model
@@ -148,6 +151,7 @@ def _shard(loader: Loader) -> Iterator[Edit]:
     yield runtime_import(loader.path, loader.ddp)
     holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "loader": loader.at}
     more = _weighed(loader) + (", if_wrapped=True" if loader.if_wrapped else "")
+    more += ", whole=True" if loader.whole else ""
     if loader.target is None:
         yield Replace(loader.at, f"{{ddp}}.shard({{loader}}{more})", holes)
     else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import order, streams
+from . import cutting, order, sameness, streams
 from .fetching import lending, with_own_numbers
 
 
@@ -97,12 +97,14 @@ class Plan:
     Args:
         name: which loader, in words that are the same on every rank.
         cut: this rank's part.
+        whole: whether every rank loads whole batches, and gets its part of what was made of them.
         epoch: the number of the next epoch, once it was told.
-        stream: of the random numbers that every rank reads an IterableDataset with.
+        stream: of the random numbers that every rank reads an IterableDataset, or whole batches, with.
     """
 
     name: str
     cut: Cut | Turn
+    whole: bool = False
     epoch: int | None = None
     stream: streams.Stream | None = None
 
@@ -223,7 +225,7 @@ class Samples:
         with self._together(loader.generator), lending(loader, {"collate_fn": self._collate(loader)}):
             return make()
 
-    def _collate(self, loader: Any) -> _Collate:
+    def _collate(self, loader: Any) -> Callable[[Any], Any]:
         return _Collate(loader.collate_fn, self._plan.cut)
 
     def reset(self, loader: Any, reset: Callable[[], Any]) -> None:
@@ -275,3 +277,38 @@ class _Collate:
     def __call__(self, samples: list[Any]) -> tuple[int, bool, Any]:
         own = self.cut(samples)
         return len(samples), own is not None, None if own is None else self.collate(own)
+
+
+class Whole(Samples):
+    """Whole batches, which every rank loads alike: it gets its part of what ``collate_fn`` has made of all samples."""
+
+    def __init__(self, plan: Plan, loader: Any) -> None:
+        super().__init__(plan, loader)
+        self._compared = sameness.Compared()
+
+    def _collate(self, loader: Any) -> Callable[[Any], Any]:
+        return _Counted(loader.collate_fn)
+
+    def take(self, iterator: Any) -> tuple[list[int], Any]:
+        """As ``Indices.take``."""
+        plan = self._plan
+        with plan.stream.entered() if self._reads_here else nullcontext():
+            count, batch = next(iterator)
+        if all(it is None for it in cutting.leaves(batch)):  # nothing is left of the samples
+            return [0], batch
+        what, where = "shard(whole=True)", f"in {plan.name}"
+        total = cutting.total(batch, what, where, likely=count)
+        self._compared.compare(batch, what, where)
+        own = plan.cut.part(total, plan.cut.rank)
+        own = own if own.stop > own.start else plan.cut.part(total, 0)
+        return [total], cutting.part(batch, total, own)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Collates a batch, and says of how many samples."""
+
+    collate: Callable[[Any], Any]
+
+    def __call__(self, samples: list[Any]) -> tuple[int, Any]:
+        return len(samples), self.collate(samples)

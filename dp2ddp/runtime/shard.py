@@ -22,6 +22,7 @@ from torch.utils.data import sampler as torchs
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from . import aside, dealing, evaluation, parts, ranks, unwrapped
+from .share import sharing
 
 _BATCHES = "_dp2ddp_batches"  # where a loader keeps what shard_batches() made of it
 _DIVIDED = "_dp2ddp_divided"  # and divide_batches()
@@ -29,7 +30,11 @@ _numbers = itertools.count(1)
 
 
 def shard(
-    loader: DataLoader, training: bool = True, weighed: bool = True, if_wrapped: bool = False
+    loader: DataLoader,
+    training: bool = True,
+    weighed: bool = True,
+    if_wrapped: bool = False,
+    whole: bool = False,
 ) -> DataLoader:
     """Give each rank its part of every global batch that ``loader`` would have drawn.
 
@@ -52,6 +57,9 @@ def shard(
             they are, so all parts with samples count the same.
         if_wrapped: for a model that is wrapped under a condition only. If none is wrapped when a loop over ``loader``
             begins, rank 0 goes on alone, with whole batches, and the other ranks end: the program as it was.
+        whole: for a ``collate_fn`` that looks at several samples: that pads to the longest, sorts, mixes. It gets whole
+            batches, which are loaded as by ``share``, and each rank its part of what it returns, as from
+            ``local_batch``.
 
     Returns:
         A DataLoader, an instance of ``loader``'s class, with a method ``set_epoch(epoch)``: a sampler or data set that
@@ -72,7 +80,10 @@ def shard(
     if training:
         unwrapped.divided(if_wrapped)
     cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training, stands_in=training)
-    return _become_sharded(object.__new__(_class(type(loader))), loader, cut, weighed, if_wrapped)
+    kind, more = sharing(loader) if whole else (type(loader), {})
+    sharded = _become_sharded(object.__new__(_class(kind)), loader, cut, weighed, if_wrapped, whole)
+    sharded.__dict__.update(more)
+    return sharded
 
 
 def shard_batches(loader: DataLoader) -> DataLoader:
@@ -280,7 +291,9 @@ def _class(base: type[DataLoader]) -> type[DataLoader]:
 
         def _get_iterator(self) -> Any:
             plan = self._shard.plan
-            if isinstance(self.dataset, IterableDataset):
+            if plan.whole and plan.cut.world > 1:
+                dealer = dealing.Whole(plan, self)
+            elif isinstance(self.dataset, IterableDataset):
                 dealer = dealing.Samples(plan, self)
             else:
                 dealer = dealing.Indices(plan, self, super()._index_sampler)
@@ -340,12 +353,13 @@ def _become_sharded(
     cut: dealing.Cut | dealing.Turn,
     weighed: bool = True,
     if_wrapped: bool = False,
+    whole: bool = False,
 ) -> DataLoader:
     """Make ``loader`` the sharded copy of ``original``."""
     name = f"{_name(original)} (number {next(_numbers)} of those sharded)"
     if isinstance(original.dataset, IterableDataset):  # the workers are part of what is drawn
         name += f" with {original.num_workers} workers"
-    plan = dealing.Plan(name, cut)
+    plan = dealing.Plan(name, cut, whole)
     kind = type(original)
     iterates_itself = (kind.__iter__, kind._get_iterator) != (DataLoader.__iter__, DataLoader._get_iterator)
     state = _State(original, plan, iterates_itself, weighed, if_wrapped)

@@ -78,6 +78,14 @@ def share(loader: DataLoader) -> DataLoader:
     return loader
 
 
+def sharing(loader: DataLoader) -> tuple[type[DataLoader], dict[str, Any]]:
+    """The class of a copy of a loader that is shared, and what more it knows; the loader's own where none can be."""
+    kind = type(loader)
+    if not lanes.IS_POSSIBLE or kind._get_iterator is not DataLoader._get_iterator:
+        return kind, {}
+    return _class(kind), {"_share": _State(next(_numbers))}
+
+
 @dataclass
 class _State:
     """What a shared loader knows beside what a DataLoader does: which it is, and how many iterators it has had."""
@@ -149,7 +157,8 @@ def _group_for(loader: Any) -> _Group | None:
         or isinstance(loader.dataset, IterDataPipe | MapDataPipe)
     ):
         return None
-    if hasattr(loader, "_shard") or fetching.is_divided(loader) or not _is_settled():
+    dealt = getattr(loader, "_shard", None)
+    if (dealt is not None and not dealt.plan.whole) or fetching.is_divided(loader) or not _is_settled():
         return None
     debug.meet(_WHAT)
     found = _met()

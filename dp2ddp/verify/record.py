@@ -49,7 +49,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from dp2ddp.runtime import parts
-from dp2ddp.runtime.local_batch import is_used
+from dp2ddp.runtime.sameness import is_used
 from dp2ddp.verify import cuda, doubles, draws, noise, reference, rounding, synthetic, vendored
 from dp2ddp.verify.clock import Clock
 from dp2ddp.verify.digests import digest

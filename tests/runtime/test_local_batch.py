@@ -163,3 +163,56 @@ def test_in_a_plain_process_a_batch_stays_as_it_is(lab, tmp_path):
 def test_columns_are_parts_whose_steps_are_those_of_the_whole_batch(lab, tmp_path, processes, size):
     text = COLUMNS.replace("SIZE", str(size)) + (MISTAKEN if size == 7 else "")
     lab.run(write(tmp_path, text), processes=processes, recorded=False, timeout=60).ok()
+
+
+PUT_TOGETHER = """
+import random, sys
+from torch.utils.data import DataLoader, Dataset
+
+class Texts(Dataset):
+    def __len__(self):
+        return 19
+    def __getitem__(self, index):
+        return torch.randn(1 + index % 5), index, random.random()
+
+def collate(batch):
+    rows, places, noise = zip(*sorted(batch, key=lambda it: -len(it[0])))
+    longest = len(rows[0])
+    shift = random.random()
+    return {
+        "rows": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True),
+        "places": list(places),
+        "noise": torch.tensor(noise) + shift,
+        "longest": longest,
+    }
+
+def epochs(shard):
+    torch.manual_seed(0)
+    random.seed(0)
+    loader = DataLoader(Texts(), batch_size=8, shuffle=True, num_workers=int(sys.argv[1]), collate_fn=collate)
+    loader = shard(loader)
+    return [dict(batch) for _ in range(2) for batch in loader], len(loader)
+
+ddp.init()
+torch.nn.Linear(1, 1)
+rank, world = ddp.get_rank(), ddp.get_world_size()
+whole, length = epochs(lambda loader: loader)
+parts, same_length = epochs(lambda loader: ddp.shard(loader, whole=True))
+assert len(whole) == len(parts) == 2 * length == 2 * same_length == 6
+for batch, part in zip(whole, parts):
+    chunks = torch.arange(len(batch["places"])).chunk(world)
+    own = chunks[rank] if rank < len(chunks) else chunks[0]
+    assert torch.equal(part["rows"], batch["rows"][own]) and torch.equal(part["noise"], batch["noise"][own])
+    assert part["places"] == [batch["places"][i] for i in own] and part["longest"] == batch["longest"]
+if rank == 0:
+    print("ok", flush=True)
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_a_loader_hands_out_parts_of_what_is_put_together_whole(lab, processes, workers):
+    """Bit by bit, with the random numbers of the original's workers; a last batch of 3 samples."""
+    script = write(lab.place("together"), PUT_TOGETHER)
+    result = lab.run(script, [str(workers)], processes=processes, recorded=False, timeout=90).ok()
+    assert result.printed == "ok\n"

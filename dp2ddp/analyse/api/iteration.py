@@ -39,6 +39,12 @@ COLLECTS_RETURNED = MAPS | {"itertools.accumulate"}
 NUMBERS_OR_PAIRS = frozenset({"builtins.zip", "builtins.enumerate"})
 # What copies a sequence.
 COPIES_SEQUENCE = frozenset({"builtins.list", "builtins.tuple", "builtins.iter"})
+# What goes through several collections at once, or through one and its numbers.
+SIDE_BY_SIDE = frozenset({"builtins.enumerate", "builtins.zip"})
+# What hands out all elements in another order.
+IN_ANOTHER_ORDER = frozenset({"builtins.sorted", "builtins.reversed"})
+# Methods after which a list has the same elements in another order.
+REORDERS = frozenset({"sort", "reverse"})
 # What hands out all or some elements, each as it is.
 COLLECTS = frozenset(f"builtins.{name}" for name in ("list", "tuple", "filter", "reversed", "sorted"))
 # Builtins that hand on the parts of what they are given, by their last names; those that take nothing apart.

@@ -6,6 +6,10 @@ from __future__ import annotations
 MAKES_NUMBER = frozenset({"len", "float", "int", "round", "bool"})
 CHOOSES_NUMBER = frozenset({"max", "min", "abs"})
 CASTS_NUMBER = frozenset({"float", "int"})
+CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool"})
+LONGEST = frozenset({"builtins.max", "builtins.min"})
+# What makes a number of one thing, however long that is.
+COUNTS_ONE = frozenset({"builtins.len", "builtins.int"})
 # Those that hand a tensor on as it is, or in a list; those and what makes numbers or other collections of it.
 HANDS_TENSOR_ON = frozenset({"float", "list", "tuple", "reversed"})
 OF_ONE = HANDS_TENSOR_ON | {"int", "abs", "round", "dict"}

@@ -174,6 +174,10 @@ OF_LISTS = STACKS | frozenset("""
 # What makes a tensor or array of numbers that are given.
 OF_NUMBERS = frozenset({"tensor", "array"})
 TENSOR_OF_NUMBER = frozenset({"tensor", "as_tensor"})
+OF_ONE_NUMBER = frozenset({"torch.tensor", "torch.as_tensor", "numpy.array"})
+# What gives the places of the numbers in their order; what turns rows round, by their last names.
+ORDERING = frozenset({"argsort"})
+TURNS_ROUND = frozenset({"flip", "roll"})
 # What makes a tensor of one dimension where it is given one size, or a list.
 OF_ONE_SIZE = frozenset({"zeros", "ones", "FloatTensor", "Tensor"})
 # What makes a tensor of the sizes that it is given.
@@ -181,8 +185,11 @@ FILLS = frozenset(
     f"torch.{name}"
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 )
+# Those whose sizes are not those that they are given.
+OTHER_SIZES = frozenset({"torch.arange", "torch.eye"})
 # Those of numpy, but for what may begin a sum.
 FILLS_ARRAY = frozenset({"numpy.ones", "numpy.full", "numpy.empty"})
+FILLS_NUMPY = FILLS_ARRAY | {"numpy.zeros"}
 # What cuts an array into a list of such: functions, and methods.
 SPLITS = frozenset({"numpy.split", "numpy.array_split", "torch.split", "torch.chunk", "torch.tensor_split"})
 SPLITTING_METHODS = frozenset({"split", "chunk", "tensor_split"})
@@ -196,6 +203,10 @@ SIZE_PLACES = {"torch.randint": -1, "numpy.random.randint": 2}
 # What makes something that may begin a sum.
 ZEROS = frozenset("""
     torch.zeros numpy.zeros torch.tensor numpy.array torch.zeros_like numpy.zeros_like
+    """.split())
+# Those that change the shape.
+CHANGES_SHAPE_IN_PLACE = frozenset("""
+    resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ set_
     """.split())
 # Methods in place that change nothing of the numbers.
 NO_NUMBERS_IN_PLACE = frozenset({"requires_grad_", "detach_"})

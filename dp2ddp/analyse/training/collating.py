@@ -25,7 +25,6 @@ from dp2ddp.analyse.api.tensors import (
     MOVES_DIMENSIONS,
     OF_KIND,
     OF_LISTS,
-    PADS,
     STACKS,
 )
 from dp2ddp.analyse.context import Context
@@ -56,6 +55,14 @@ class Form(Enum):
     """Such tensors, in a structure that the samples have."""
     PLACE = auto()
     """The number of a sample in the batch, or their number."""
+    COUNT = auto()
+    """The number of samples, where batches are put together whole."""
+    ORDER = auto()
+    """A tensor or array with the numbers of all samples, in some order."""
+    NUMBER = auto()
+    """A number for all samples, or another value without dimensions."""
+    ALL = auto()
+    """Something else for all samples."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ DEPTH = 6
 def obstacles(context: Context, training: set[int]) -> Iterator[Obstacle]:
     """What puts the samples of training batches together, and can't be shown to treat each by itself."""
     for call in context.loaders:
-        if id(call.node) in training:
+        if id(call.node) in training and id(call.node) not in context.put_together:
             yield from _of_loader(context, call)
 
 
@@ -88,11 +95,11 @@ def hand_lists(context: Context, training: set[int]) -> bool:
     """Whether batches of the training may hold a list with an entry for each sample."""
     own = (getattr(context.program.node(it), "own_batch", None) for it in training)
     return any(it is not None and it.holds_lists for it in own) or any(
-        _holds_lists(found)
+        holds_lists(found)
         for call in context.loaders
         if id(call.node) in training
         for given in collates(context, call)
-        for found in _collated(context, given)
+        for found in collated(context, given)
     )
 
 
@@ -102,22 +109,13 @@ def joins(context: Context, training: set[int]) -> bool:
     return any(it is not None and not it.in_rows for it in own)
 
 
-def hands_rows(context: Context, loader: int) -> bool:
-    """Whether all that a loader's batches are made of has an entry for each sample, however far it is padded."""
-    call = context.program.call(context.program.node(loader))
-    if call is None or hides_arguments(context, context.loader_arguments(call)):
-        return False
-    given = collates(context, call)
-    return all(_across(it) is None for one in given for it in _collated(context, one, _Padding))
-
-
 def _of_loader(context: Context, made: Call) -> Iterator[Obstacle]:
     call = context.loader_arguments(made)
     for given in collates(context, made):
-        for found in _collated(context, given):
-            across = _across(found)
-            if across is not None:
-                yield _obstacle(context, given, across)
+        for found in collated(context, given):
+            place = across(found)
+            if place is not None:
+                yield _obstacle(context, given, place)
                 break
     if hides_arguments(context, call) and _is_named(context, "collate_fn"):
         yield context.obstacle(
@@ -169,9 +167,10 @@ def _is_named(context: Context, word: str) -> bool:
     )
 
 
-def _holds_lists(found: Found) -> bool:
+def holds_lists(found: Found) -> bool:
+    """Whether a list with an entry for each sample is handed out."""
     if isinstance(found, Parts):
-        return any(_holds_lists(it) for _, it in found.entries)
+        return any(holds_lists(it) for _, it in found.entries)
     return found in (Form.SAMPLES, Form.COLUMNS, Form.SAMPLE)
 
 
@@ -182,22 +181,22 @@ def _counts(found: Found) -> bool:
     return found is Form.PLACE
 
 
-def _across(found: Found) -> ast.AST | None:
+def across(found: Found) -> ast.AST | None:
     """What looks at several samples in a value."""
     if isinstance(found, Across):
         return found.place
-    inner = (_across(it) for _, it in found.entries) if isinstance(found, Parts) else ()
+    inner = (across(it) for _, it in found.entries) if isinstance(found, Parts) else ()
     return next((it for it in inner if it is not None), None)
 
 
-def _collated(context: Context, given: ast.expr, follower: type[_Collating] | None = None) -> Iterator[Found]:
+def collated(context: Context, given: ast.expr, follower: type[Collating] | None = None) -> Iterator[Found]:
     """What a ``collate_fn`` makes of a list of samples."""
     values = context.program.values(given)
     if not values and not (isinstance(given, ast.Constant) and given.value is None):
         yield Across(given)
     for value in values:
         if not _is_setting(context, value):
-            yield from _made_by(context, given, value, follower or _Collating)
+            yield from _made_by(context, given, value, follower or Collating)
 
 
 def _is_setting(context: Context, value: Value) -> bool:
@@ -212,7 +211,7 @@ def _is_setting(context: Context, value: Value) -> bool:
     return bool(held) and all(it == copied or full_name(it).startswith(OPTIONS) for it in held)
 
 
-def _made_by(context: Context, given: ast.expr, value: Value, follower: type[_Collating]) -> Iterator[Found]:
+def _made_by(context: Context, given: ast.expr, value: Value, follower: type[Collating]) -> Iterator[Found]:
     program = context.program
     match value:
         case Const(None):
@@ -224,7 +223,7 @@ def _made_by(context: Context, given: ast.expr, value: Value, follower: type[_Co
             if call is None or len(call.node.args) != 1:
                 yield Across(given)
                 return
-            yield from _collated(context, call.node.args[0], follower)
+            yield from collated(context, call.node.args[0], follower)
         case Func() | Bound() | Inst():
             call = program.call(given) or Call(
                 ast.Call(func=given, args=[], keywords=[]), program.scope(given), frozenset()
@@ -243,14 +242,14 @@ def _made_by(context: Context, given: ast.expr, value: Value, follower: type[_Co
                 if not taken.places or taken.rest is not None:
                     yield Across(given)
                 else:
-                    found = follower(context, {id(taken.places[0]): Form.SAMPLES}).returned(scope)
-                    yield Across(given) if _counts(found) else found
+                    found = follower(context, {id(taken.places[0]): Form.SAMPLES}).handed_out(scope)
+                    yield found
         case _:
             yield Across(given)
 
 
 @dataclass
-class _Collating:
+class Collating:
     """Follows the values of one function: ``given`` are those of its parameters that have to do with the samples."""
 
     context: Context
@@ -260,6 +259,11 @@ class _Collating:
 
     def __post_init__(self) -> None:
         self.program = self.context.program
+
+    def handed_out(self, scope: Scope) -> Found:
+        """What the function makes of the samples: the number of these is a part's."""
+        found = self.returned(scope)
+        return Across(scope.node) if _counts(found) else found
 
     def returned(self, scope: Scope) -> Found:
         """What the function returns."""
@@ -271,7 +275,7 @@ class _Collating:
                 tests = self._tests(node.value)
                 results += [Across(it) for it in tests if self.of(it) is not Form.FIXED]
                 results.append(self.of(node.value))
-        return _either(results, scope.node) if results else Across(scope.node)
+        return either(results, scope.node) if results else Across(scope.node)
 
     def _keeps(self, node: ast.AST, scope: Scope) -> bool:
         """Whether a statement leaves something for the next batch."""
@@ -291,6 +295,10 @@ class _Collating:
                 break
             found += [around.test] if isinstance(around, ast.If | ast.While) else []
         return found
+
+    def together(self, values: list[Found], place: ast.AST) -> Found:
+        """What is computed of several values."""
+        return _together(values, place)
 
     # Expressions
 
@@ -317,25 +325,25 @@ class _Collating:
             case ast.Subscript():
                 return self._entry(node)
             case ast.BinOp(left=left, right=right):
-                return _together([self.of(left), self.of(right)], node)
+                return self.together([self.of(left), self.of(right)], node)
             case ast.UnaryOp(operand=operand):
-                return _together([self.of(operand)], node)
+                return self.together([self.of(operand)], node)
             case ast.Compare(left=left, comparators=others):
-                return _together([self.of(it) for it in (left, *others)], node)
+                return self.together([self.of(it) for it in (left, *others)], node)
             case ast.BoolOp(values=values):
-                return _together([self.of(it) for it in values], node)
+                return self.together([self.of(it) for it in values], node)
             case ast.IfExp(test=test, body=body, orelse=other):
                 asked = self.of(test)
                 if asked not in (Form.FIXED, Form.SAMPLE):
                     return Across(test)
-                found = _either([self.of(body), self.of(other)], node)
-                return found if asked is Form.FIXED else _together([asked, found], node)
+                found = either([self.of(body), self.of(other)], node)
+                return found if asked is Form.FIXED else self.together([asked, found], node)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 if any(isinstance(it, ast.Starred) for it in parts):
                     return Across(node)
                 found = [self.of(it) for it in parts]
                 if found and all(it in (Form.FIXED, Form.SAMPLE) for it in found):
-                    return _together(found, node)
+                    return self.together(found, node)
                 return Parts(tuple(enumerate(found)))
             case ast.Dict(keys=keys, values=values):
                 if any(it is None or self.of(it) is not Form.FIXED for it in keys):
@@ -356,7 +364,7 @@ class _Collating:
         """What is made of each entry of something."""
         if any(self.of(it) is not Form.FIXED for it in tests):
             return Across(tests[0])
-        if _is_sample(drawn):
+        if is_sample(drawn):
             return Form.SAMPLES if made in (Form.SAMPLE, Form.FIXED) and not tests else Across(node)
         if drawn in (Form.FIXED, Form.SAMPLES, Form.ROWS, Form.COLLATED) and not isinstance(made, Across):
             return Form.FIXED if made is Form.FIXED else Parts(((None, made),))
@@ -370,7 +378,7 @@ class _Collating:
         key = index.value if isinstance(index, ast.Constant) else None
         match held:
             case Form.FIXED | Form.SAMPLE:
-                return _together([held, at], node)
+                return self.together([held, at], node)
             case Form.SAMPLES:
                 return Form.SAMPLE if at is Form.PLACE and isinstance(index, ast.Name) else Across(node)
             case Form.COLUMNS if at is Form.FIXED:
@@ -391,7 +399,7 @@ class _Collating:
             for part in parts
             for it in ((part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else (part,))
         ]
-        return _together([self.of(it) for it in bounds if it is not None], index)
+        return self.together([self.of(it) for it in bounds if it is not None], index)
 
     # Names
 
@@ -401,7 +409,7 @@ class _Collating:
         found = [self._defined(it, node) for it in definitions]
         if not any(self._is_before(it, node, scope) for it in definitions):
             found.append(self._parameter(node.id, scope))
-        value = _either(found, node)
+        value = either(found, node)
         if value is Form.FIXED or isinstance(value, Across) or node.id not in scope.names:
             return value
         return self._changed(node, scope, value)
@@ -450,11 +458,11 @@ class _Collating:
                     around = self.program.parent(self.program.statement(use))
                     alone = isinstance(around, ast.For) and not around.orelse and not self._leaves(around)
                     outer = self.program.parent(around) if alone else None
-                    if alone and isinstance(outer, ast.FunctionDef) and _is_sample(self._drawn(around.iter)):
+                    if alone and isinstance(outer, ast.FunctionDef) and is_sample(self._drawn(around.iter)):
                         found.append(self._mapped(Form.SAMPLE, self.of(added), [], use))
                     else:
                         found.append(Across(use))
-        return _either(found, name) if found else None
+        return either(found, name) if found else None
 
     def _leaves(self, loop: ast.For) -> bool:
         """Whether a loop may leave out some."""
@@ -510,7 +518,7 @@ class _Collating:
         names = call.names if call is not None else frozenset()
         if call is not None and names == {"builtins.enumerate"} and source.args:  # type: ignore[attr-defined]
             inner = self._drawn(source.args[0])  # type: ignore[attr-defined]
-            return Parts(((0, Form.PLACE if _is_sample(inner) else Form.FIXED), (1, inner)))
+            return Parts(((0, Form.PLACE if is_sample(inner) else Form.FIXED), (1, inner)))
         if call is not None and names == {"builtins.zip"} and not isinstance(source.args[0], ast.Starred):  # type: ignore[attr-defined]
             return Parts(tuple(enumerate(self._drawn(it) for it in source.args)))  # type: ignore[attr-defined]
         value = self.of(source)
@@ -524,7 +532,7 @@ class _Collating:
             case Form.FIXED | Form.PLACE | Form.COLLATED | Across():
                 return value
             case Parts(entries=entries):
-                return _either([it for _, it in entries], source)
+                return either([it for _, it in entries], source)
         return Across(source)
 
     # Calls
@@ -544,13 +552,15 @@ class _Collating:
         given += [self.of(it.value) for it in node.keywords]
         if names == {"builtins.len"}:
             return (
-                Form.PLACE if given[:1] and given[0] in (Form.SAMPLES, Form.ROWS) else _together(given, node)
+                Form.PLACE
+                if given[:1] and given[0] in (Form.SAMPLES, Form.ROWS)
+                else self.together(given, node)
             )
         if names == {"builtins.range"} and given == [Form.PLACE]:
             return Form.PLACE
-        across = next((it for it in given if isinstance(it, Across)), None)
-        if across is not None:
-            return across
+        blamed = next((it for it in given if isinstance(it, Across)), None)
+        if blamed is not None:
+            return blamed
         if names and names <= COLLATES:
             return Form.COLLATED if given[0] in (Form.SAMPLES, Form.COLUMNS) else Across(node)
         if names and names <= OF_LISTS | CONCATENATES and given:
@@ -563,12 +573,12 @@ class _Collating:
         if held in (Form.ROWS, Form.COLLATED):
             return self._of_rows(node, held, given)
         targets = [it for callee in call.callees for it in self.program.targets(callee, call)] if call else []
-        plain = _together([held, *given], node)
+        plain = self.together([held, *given], node)
         if plain in (Form.FIXED, Form.SAMPLE) or not targets:
             return (
                 plain if not isinstance(plain, Form) or plain in (Form.FIXED, Form.SAMPLE) else Across(node)
             )
-        return _either([self._entered(call, *target) for target in targets], node)  # type: ignore[arg-type]
+        return either([self._entered(call, *target) for target in targets], node)  # type: ignore[arg-type]
 
     def _peeks(self, node: ast.Call, names: Iterable[str]) -> bool:
         """``isinstance(batch[0], dict)`` and ``batch[0].keys()``: what all samples have in common."""
@@ -605,7 +615,7 @@ class _Collating:
                 drawn = self._drawn(source)
                 by_itself = ast.Call(func=function, args=[source], keywords=[])
                 names = {full_name(it) for it in self.program.values(function)}
-                if _is_sample(drawn):
+                if is_sample(drawn):
                     own = self.of(function)
                     return Form.SAMPLES if own is Form.FIXED else Across(node)
                 if names <= COPIES_SEQUENCE and drawn is Form.SAMPLES:
@@ -672,24 +682,6 @@ class _Collating:
         return type(self)(self.context, given, self.depth + 1).returned(scope)
 
 
-class _Padding(_Collating):
-    """The same, where it makes no difference that samples are padded to the longest."""
-
-    def _call(self, node: ast.Call) -> Found:
-        call = self.program.call(node)
-        padded = call.argument("sequences", 0) if call is not None and call.names == PADS else None
-        if call is None or padded is None:
-            return super()._call(node)
-        first = call.argument("batch_first", 1)
-        in_rows = isinstance(first, ast.Constant) and first.value is True
-        found = self.of(padded)
-        return (
-            Form.ROWS
-            if in_rows and found is Form.SAMPLES
-            else found if isinstance(found, Across) else Across(node)
-        )
-
-
 def _binds(statement: ast.AST, definition: ast.AST) -> bool:
     """Whether an assignment gives a name its value, no comprehension in it."""
     targets = (
@@ -698,10 +690,10 @@ def _binds(statement: ast.AST, definition: ast.AST) -> bool:
     return any(it is definition for target in targets for it in ast.walk(target))
 
 
-def _is_sample(drawn: Found) -> bool:
+def is_sample(drawn: Found) -> bool:
     """Whether a loop goes over the samples."""
     if isinstance(drawn, Parts):
-        return any(_is_sample(it) for _, it in drawn.entries)
+        return any(is_sample(it) for _, it in drawn.entries)
     return drawn in (Form.SAMPLE, Form.PLACE)
 
 
@@ -729,13 +721,13 @@ def _together(values: list[Found], place: ast.AST) -> Found:
     return first if not others and first in (Form.SAMPLE, Form.ROWS, Form.COLLATED) else Across(place)
 
 
-def _either(values: list[Found], place: ast.AST) -> Found:
+def either(values: list[Found], place: ast.AST) -> Found:
     """What a value is that may be any of some."""
     for value in values:
         if isinstance(value, Across):
             return value
     known = list(dict.fromkeys(values))
-    if len(known) > 1 and all(not _across(it) for it in known):
+    if len(known) > 1 and all(not across(it) for it in known):
         known = [it for it in known if it is not Form.FIXED]
     if len(known) == 1:
         return known[0]
@@ -744,6 +736,6 @@ def _either(values: list[Found], place: ast.AST) -> Found:
         return Across(place)
     keys = {tuple(key for key, _ in it.entries) for it in displays}
     if len(keys) > 1:
-        return Parts(((None, _either([it for one in displays for _, it in one.entries], place)),))
+        return Parts(((None, either([it for one in displays for _, it in one.entries], place)),))
     columns = zip(*(it.entries for it in displays), strict=True)
-    return Parts(tuple((column[0][0], _either([it for _, it in column], place)) for column in columns))
+    return Parts(tuple((column[0][0], either([it for _, it in column], place)) for column in columns))

@@ -41,7 +41,10 @@ def collect(
             loader = replace(_loader(context, call), number=first)
             shard = loader.shard or ("several loaders made here are iterated together" if others else "")
             shard = shard or whole.get(id(call.node), "") or read.get(id(call.node), "")
-            found.append(replace(loader, shard=shard))
+            if (needs := context.put_together.get(id(call.node))) is not None:
+                found.append(replace(loader, shard=f"`{needs}` needs the whole batch", whole=True))
+            else:
+                found.append(replace(loader, shard=shard))
     return tuple(found)
 
 
@@ -140,7 +143,9 @@ def workers(context: Context) -> tuple[Workers, ...]:
     cut = _behind_own(context)
     for call in context.loaders:
         given = context.loader_arguments(call)
-        if id(call.node) in cut:  # the batches stay those of as many workers
+        if (
+            id(call.node) in cut or id(call.node) in context.put_together
+        ):  # batches stay those of as many workers
             continue
         if not context.runs_in_training(call.node) or _is_stream(context, given.argument("dataset", 0)):
             continue

@@ -23,7 +23,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
-from dp2ddp.analyse.training import collating
+from dp2ddp.analyse.training import padding
 from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too
 from dp2ddp.analyse.training.metrics import is_report
 from dp2ddp.analyse.training.own_batches import Site, Sites, entered, given_to, only_trains
@@ -101,7 +101,7 @@ class _Preparing:
         found: Sites = {}
         named = {id(self._named(it)) for it in met.values()}
         taken: dict[tuple[int, bool], tuple[ast.stmt, list[str]]] = {}
-        in_rows = all(collating.hands_rows(self.context, it) for loop in self.loops for it in loop.loaders)
+        in_rows = all(padding.hands_rows(self.context, it) for loop in self.loops for it in loop.loaders)
         for node in met.values():
             made = self._where_made(node, named)
             if isinstance(made, ast.expr):

@@ -41,6 +41,9 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
     if loaders:
         if (found := of_columns(samples, loaders)) is not None:
             return found
+        if known := [it for loader in loaders if (it := samples.context.handed.get(loader)) is not None]:
+            alike = len({*known}) == 1 and len(known) == len(loaders)
+            return known[0] if alike else Unclear(source)
         return Kind.ROWS if all(gives_tensors(samples, it) for it in loaders) else Kind.BATCH
     if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and not given:
         held = samples.value(source.func.value, frame)
