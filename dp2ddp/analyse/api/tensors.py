@@ -178,6 +178,11 @@ OF_ONE_NUMBER = frozenset({"torch.tensor", "torch.as_tensor", "numpy.array"})
 # What gives the places of the numbers in their order; what turns rows round, by their last names.
 ORDERING = frozenset({"argsort"})
 TURNS_ROUND = frozenset({"flip", "roll"})
+# What may give a tensor another number of rows, each of one sample alone, by its last name.
+CHANGES_NUMBER_OF_ROWS = frozenset("""
+    view reshape flatten ravel unflatten repeat repeat_interleave tile unfold view_as reshape_as resize
+    """.split())
+REGROUPS = frozenset({"view", "reshape"})
 # What makes a tensor of one dimension where it is given one size, or a list.
 OF_ONE_SIZE = frozenset({"zeros", "ones", "FloatTensor", "Tensor"})
 # What makes a tensor of the sizes that it is given.

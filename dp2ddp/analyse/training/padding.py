@@ -20,6 +20,7 @@ from dp2ddp.analyse.api.operations import Does
 from dp2ddp.analyse.api.randomness import DRAWS, PERMUTATIONS
 from dp2ddp.analyse.api.tensors import (
     ARRAY_HOMES,
+    CHANGES_NUMBER_OF_ROWS,
     CHANGES_SHAPE_IN_PLACE,
     CONCATENATES,
     DIMENSION_ARGUMENTS,
@@ -31,6 +32,7 @@ from dp2ddp.analyse.api.tensors import (
     ORDERING,
     OTHER_SIZES,
     PADS,
+    REGROUPS,
     TURNS_ROUND,
 )
 from dp2ddp.analyse.context import Context
@@ -436,10 +438,12 @@ class Rows(Collating):
             return Parts(((0, held), (1, Form.ORDER)))
         if name in ORDERING:
             return Form.ORDER
+        if name == "tolist":
+            return Form.SAMPLES
         if name in TURNS_ROUND:
             return held
         if name in GIVES_NUMBERS:
-            return Form.ALL if name == "tolist" else Form.NUMBER
+            return Form.NUMBER
         row = operations.method(name)
         return self._operation(node, row, held, given, node.args)
 
@@ -479,11 +483,15 @@ class Rows(Collating):
             return blamed or Across(node)
         asked = operations.Arguments(tuple(arguments), {it.arg: it.value for it in node.keywords if it.arg})
         does = row.does(asked)
+        alone = not node.args and not node.keywords
+        if row.name in CHANGES_NUMBER_OF_ROWS:
+            return held if given[:1] == [Form.COUNT] and row.name in REGROUPS else Across(node)
+        if row.name == "squeeze" and alone:
+            return Across(node)  # a batch of one sample loses its dimension
         if does in KEEPS_ROWS and all(it in (*PLAIN, *BY_ROW) for it in given):
             return held if held is not Form.ORDER else Form.ROWS
         if does in (Does.MEAN, Does.TOTAL, Does.COUNTS):
             return Form.NUMBER
-        alone = not node.args and not node.keywords
         return Form.NUMBER if row.name in CHOOSES_NUMBER and alone else Across(node)
 
 
