@@ -460,6 +460,140 @@ for epoch in range(2):
         loss = optimizer.step(closure)
     print(epoch, loss.item())
 """,
+    "a lambda with a part": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        rows = torch.stack(list(map(lambda o: (o - y.float().mean()).pow(2).mean(), out)))
+        loss = rows.median() + rows.mean()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a default that is a part": """
+for epoch in range(2):
+    for x, y in loader:
+        m = x.mean()
+        out = net(x)
+
+        def off(o, m=m):
+            return (o - m).pow(2).sum()
+
+        loss = torch.stack([off(o) for o in out]).median() + out.std(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a step that an evaluation runs, too": """
+class Trainer:
+    def step(self, batch):
+        x, y = batch
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        return loss, (out.argmax(1) == y).sum().item(), len(y)
+
+    def fit(self):
+        for batch in loader:
+            loss, right, count = self.step(batch)
+            STEP
+        return loss.item()
+
+    def validate(self):
+        right = count = 0
+        with torch.no_grad():
+            for batch in DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8):
+                _, some, number = self.step(batch)
+                right, count = right + some, count + number
+        return right, count
+
+
+trainer = Trainer()
+for epoch in range(2):
+    print(epoch, trainer.fit(), *trainer.validate())
+""",
+    "a step that is tried before the training": """
+def step(batch):
+    x, y = batch
+    out = net(x)
+    loss = F.cross_entropy(out, y) + out.std(0).sum()
+    return loss, (out.argmax(1) == y).sum().item()
+
+
+with torch.no_grad():
+    loss, right = step((X[:10], Y[:10]))
+print(loss.item(), right)
+for epoch in range(2):
+    for batch in loader:
+        loss, right = step(batch)
+        STEP
+    print(epoch, loss.item(), right)
+""",
+    "a loop whose target is an attribute": """
+class Trainer:
+    def loss(self, out):
+        return (out.std(0).sum() - self.y.float().mean()).pow(2)
+
+    def epoch(self):
+        for x, self.y in loader:
+            out = net(x)
+            loss = self.loss(out)
+            STEP
+        return loss.item()
+
+
+trainer = Trainer()
+for epoch in range(2):
+    print(epoch, trainer.epoch())
+""",
+    "what a method keeps of a part before": """
+class Bank:
+    def __init__(self):
+        self.items = []
+
+    def push(self, rows):
+        return [self.items.append(row) for row in rows.detach()]
+
+    def pull(self, out):
+        return torch.cdist(out, torch.stack(self.items[-40:])[:, :3]).min(1)[0].median()
+
+
+bank = Bank()
+for epoch in range(2):
+    for x, y in loader:
+        n = bank.push(x)
+        out = net(x)
+        loss = F.cross_entropy(out, y) + bank.pull(out)
+        STEP
+    print(epoch, loss.item(), len(bank.items))
+""",
+    "what a distribution draws behind the forward": """
+beta = torch.distributions.Beta(0.4, 0.4)
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        lam = beta.sample().item()
+        loss = lam * F.cross_entropy(out, y) + (1 - lam) * out.std(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a layer of the wrapped model behind the forward": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+net = nn.DataParallel(Net())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        f = net(x)
+        out = net.module.head(f - f.mean(0))
+        loss = F.cross_entropy(out, y)
+        STEP
+    print(epoch, loss.item())
+""",
     "several steps with one batch": """
 for epoch in range(2):
     for x, y in loader:

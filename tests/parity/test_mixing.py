@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from forms import ungathered as convert
 from mixing import HELPER, MIXING, SEEN, SHOWN, trainers
 from programs import PATH
 
-from dp2ddp.convert import convert
 from dp2ddp.source import Project
 from parity.harness import Lab
 from parity.test_tier_training import differences, runs

@@ -6,9 +6,9 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
+from forms import ungathered as convert
 from programs import AVERAGES
 
-from dp2ddp.convert import convert
 from dp2ddp.plan import Finding
 from dp2ddp.source import Project
 from parity.harness import Lab, Run

@@ -102,7 +102,7 @@ def differences(before: Run, after: Run, losses: bool = True) -> list[str]:
 )
 def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
     """Losses and parameters of every rank."""
-    before, after = runs(lab, WHOLE_BATCH[name].text, processes)
+    before, after = runs(lab, WHOLE_BATCH[name].text, processes, no_gather=True)
     assert len(after.ranks) == processes
     assert differences(before, after) == []
 
@@ -524,7 +524,7 @@ def test_a_loss_of_parts_is_seen(lab: Lab) -> None:
 
 def test_ranks_that_draw_each_their_own_batches_are_seen(lab: Lab) -> None:
     """By the program itself, before it has trained on them."""
-    text = converted(seeded(WHOLE_BATCH["similarities between samples"].text))
+    text = converted(seeded(WHOLE_BATCH["similarities between samples"].text), no_gather=True)
     wrong = text.replace(SEED, SEED.replace("3", "3 + ddp.get_rank()"))
     assert wrong != text
     run = lab.run(write(lab, "wrong", wrong), processes=2, timeout=60)

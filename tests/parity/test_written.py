@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from forms import ungathered as convert
 from programs import LOSS, OPTIMIZER, PATH, PROGRAM
 
-from dp2ddp.convert import convert
 from dp2ddp.source import Project
 from parity.harness import Lab
 from parity.test_tier_training import differences, runs, seeded

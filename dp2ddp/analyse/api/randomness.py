@@ -76,3 +76,7 @@ OF_PROCESS_OR_MACHINE = OF_PROCESS | frozenset("""
     """.split())
 # Those that write out the time that they are given, and the argument's place.
 FORMATS_TIME = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0}
+# Methods of torch's distributions that draw.
+DISTRIBUTION_METHODS = frozenset({"sample", "rsample", "sample_n"})
+# The home of what hands samples out, in an order that may be drawn.
+LOADING = ("torch.utils.data.",)

@@ -16,10 +16,12 @@ from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.api.layers import CONTAINERS, GRAD
+from dp2ddp.analyse.api.randomness import DISTRIBUTION_METHODS, LOADING
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
-from dp2ddp.analyse.context import LOOPS, Context, Rounds
+from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, is_inserted
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
@@ -28,18 +30,19 @@ from dp2ddp.analyse.dataflow.samples.layers import called
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.analyse.training import bare
 from dp2ddp.analyse.training.loops import BatchLoop, is_of_round
 from dp2ddp.analyse.views import View, insert, insert_imports
-from dp2ddp.facts import Joint
+from dp2ddp.facts import SHARDED_ONLY, Joint, Obstacle
 from dp2ddp.plan import Anchor
 
 WHOLE, COUNT = "_whole_batch_of_joint", "_batch_sum_of_joint"
 """What ``ddp.whole_batch`` and ``ddp.batch_sum`` are called where programs are looked at as if they had joints."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 CALLS = 8
-"""How many functions deep a round is followed."""
+"""How many functions deep a round is followed, and by how many places it may come to a joint."""
 
 
 class Unjoinable(Exception):
@@ -72,8 +75,14 @@ def find(
                 sites[id(loop)] = site
     joined = [it for it in training if id(it) in sites]
     while True:
-        others = frozenset[int]().union(*(it.runs for it in training if it not in joined))
-        left = [it for it in joined if id(sites[id(it)].statement) not in others]
+        others = frozenset[int]().union(*(it.runs for it in loops if it not in joined))
+        own = frozenset[int]().union(*(it.runs for it in joined))
+        left = [
+            it
+            for it in joined
+            if id(statement := sites[id(it)].statement) not in others
+            and only_runs_in(context, statement, joined, own)
+        ]
         if len(left) == len(joined):
             break
         joined = left
@@ -84,6 +93,23 @@ def find(
         counts = tuple(dict.fromkeys((*known.counts, *site.counts)))
         placed[id(site.statement)] = Site(site.statement, names, counts)
     return list(placed.values())
+
+
+def only_runs_in(context: Context, node: ast.AST, loops: list[BatchLoop], runs: frozenset[int]) -> bool:
+    """Whether nothing but rounds of some loops, which run ``runs``, comes to a place."""
+    program, seen = context.program, set[int]()
+    waiting = [node]
+    while waiting:
+        place = waiting.pop()
+        index = program.scope(place).index
+        if any(program.is_inside(place, it.node) for it in loops) or index in seen:
+            continue
+        seen.add(index)
+        calls = context.callers.get(index, [])
+        if not calls or not all(id(it) in runs for it in calls):
+            return False
+        waiting += calls
+    return True
 
 
 def looked_at(context: Context, sites: list[Site]) -> Context:
@@ -112,6 +138,23 @@ def facts(context: Context) -> Iterator[Joint]:
         if (known := getattr(node, "joins", None)) is not None:
             statement, names, counts = known
             yield Joint(**context.place(statement), names=names, counts=counts)
+
+
+def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """What is of a part of the batch behind a joint all the same: it must not meet what is of all ranks'."""
+    apart = frozenset[int]().union(*(it.runs for it in loops if not it.trains))
+    samples = Forwards(context) if context.joined.after else None
+    for key in context.joined.after - apart if samples is not None else ():
+        node = context.program.nodes.get(key)
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        if is_inserted(node):
+            continue
+        value = kinds.tensor(samples.of(node), node)
+        if isinstance(value, Kind) and value not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN):
+            shown = ast.unparse(node)
+            message = f"`{shown}`, of the local batch, is used behind the forward"
+            yield context.obstacle(node, message, "", SHARDED_ONLY)
 
 
 def rounds(context: Context, loops: Iterable[BatchLoop]) -> Rounds:
@@ -233,8 +276,19 @@ class _Round:
             yield from (statement.body, statement.orelse)
         elif not isinstance(statement, ast.For | ast.While | ast.Try):
             for node in ast.walk(statement):
-                for index in sorted(self.program.called_scopes(node)) if isinstance(node, ast.Call) else ():
+                for index in sorted(self.program.called_scopes(node)) if self._is_run_once(node) else ():
                     yield self.program.scopes[index].body
+
+    def _is_run_once(self, node: ast.AST) -> bool:
+        """Whether a call runs just once when its statement does."""
+        if not isinstance(node, ast.Call):
+            return False
+        for it in self.program.ancestors(node):
+            if isinstance(it, ast.stmt):
+                return True
+            if isinstance(it, (*COMPREHENSIONS, ast.Lambda, ast.IfExp, ast.BoolOp)):
+                return False
+        return False
 
     def nodes(self, keys: Iterable[int]) -> Iterator[ast.AST]:
         nodes = self.program.nodes
@@ -291,9 +345,11 @@ class _Joining:
         backwards = {id(it) for it in self.context.backwards} & self.loop.runs
         if not backwards <= self.after:
             raise Unjoinable
-        if any(map(self._keeps, self.round.nodes(self.before))):
+        target = [] if self.round.target is None else ast.walk(self.round.target)
+        if any(map(self._keeps, (*self.round.nodes(self.before), *target))):
             raise Unjoinable
-        if any(map(self._draws, self.round.calls(self.after - self.round.apart))):
+        behind = list(self.round.calls(self.after - self.round.apart))
+        if any(map(self._draws, behind)) or any(map(self._is_of_model, behind)):
             raise Unjoinable
         uses = self._uses()
         counts = tuple(name for name, some in uses.items() if self._is_count(some))
@@ -314,11 +370,19 @@ class _Joining:
                 if made is not None and self.context.is_wrapped(made.callees):
                     return False
                 return any(not self._is_plain(it) for it in _given(call))
-            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
-                value = self.program.source(node).value
-                own = isinstance(node, ast.Subscript) and self._is_own(node.value)
-                return not own and (value is None or not self._is_plain(value))
+            case ast.Call(func=ast.Attribute(value=holder, attr=method)) if method in CHANGES:
+                return not self._is_own(holder) and any(not self._is_plain(it) for it in _given(node))
+            case ast.Attribute(ctx=ast.Store()):
+                return self._may_be_of_part(node)
+            case ast.Subscript(ctx=ast.Store(), value=holder):
+                return not self._is_own(holder) and self._may_be_of_part(node)
         return False
+
+    def _may_be_of_part(self, stored: ast.AST) -> bool:
+        """Whether what is stored somewhere may be of a part of the batch."""
+        source = self.program.source(stored)
+        plain = source.how is How.ASSIGNED and source.value is not None and self._is_plain(source.value)
+        return not plain
 
     def _is_own(self, node: ast.expr) -> bool:
         """Whether something is made in each round anew."""
@@ -330,11 +394,21 @@ class _Joining:
 
     def _draws(self, call: Call) -> bool:
         """Whether something draws random numbers, of which each rank has its own behind a forward."""
-        if alike.draws(call) or call.names & bare.RANDOM:
+        method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+        if alike.draws(call) or call.names & bare.RANDOM or method in DISTRIBUTION_METHODS:
+            return True
+        if any(it.startswith(LOADING) for it in call.names):
             return True
         if any((row := operations.operation(it)) is not None and row.random for it in call.names):
             return True
         return any(self._is_random(it) for it in self.program.values(called(call.node)))
+
+    def _is_of_model(self, call: Call) -> bool:
+        """Whether a call runs a layer of a wrapped model by itself: ``model.module.head(x)``."""
+        function = call.node.func
+        owner = self.program.values(function.value) if isinstance(function, ast.Attribute) else frozenset()
+        layers = any(isinstance(it, Inst | Made) and self.context.module_class(it) for it in call.callees)
+        return layers and (self.context.is_wrapped(owner) or bool(owner & self.context.trained_modules))
 
     def _is_random(self, value: object) -> bool:
         """Whether a module that is not wrapped may draw: it is run behind the joint."""
@@ -343,7 +417,8 @@ class _Joining:
         if not isinstance(value, Made):
             return False
         if value.name in CONTAINERS:
-            return any(map(self._may_draw, handed(self.program.node(value.site))))  # type: ignore[arg-type]
+            layers = handed(self.program.node(value.site))  # type: ignore[arg-type]
+            return not layers or any(map(self._may_draw, layers))
         row = operations.operation(value.name)
         return row is not None and row.random
 
@@ -357,8 +432,8 @@ class _Joining:
     def _uses(self) -> dict[str, list[ast.Name]]:
         """The names of what a round has made of a part, with their uses behind the joint."""
         uses: dict[str, list[ast.Name]] = {}
-        for node in self.program.body(self.scope):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) in self.after:
+        for node in self.round.nodes(self.after):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 made = self.program.definitions(node)
                 if any(map(self._is_of_round, made)) and not self._is_plain(node):
                     uses.setdefault(node.id, []).append(node)
@@ -427,21 +502,36 @@ class _Joining:
                 case ast.Try(body=body, handlers=handlers):
                     ways = [body, *(it.body for it in handlers)]
                 case _:
-                    ways = [[]] * isinstance(around, LOOPS)
-            if not all(self._makes(block, name) or _leaves(block) for block in ways):
+                    ways = [[]] * isinstance(around, (*LOOPS, ast.Match))
+            if not all(_makes(block, name) or _leaves(block) for block in ways):
                 return False
         return True
-
-    def _makes(self, block: list[ast.stmt], name: str) -> bool:
-        return any(
-            isinstance(it, ast.Name) and it.id == name and isinstance(it.ctx, ast.Store)
-            for statement in block
-            for it in ast.walk(statement)
-        )
 
     def _is_fresh(self, definition: ast.AST) -> bool:
         """Whether a name gets what a model has just made."""
         return not isinstance(definition, ast.arg) and is_output(self.context, definition)
+
+
+def _makes(block: list[ast.stmt], name: str) -> bool:
+    """Whether a block gives a name a value whatever it runs."""
+    for statement in block:
+        match statement:
+            case ast.If(body=body, orelse=others):
+                ways = [body, others]
+            case ast.Try(body=body, handlers=handlers):
+                ways = [body, *(it.body for it in handlers)]
+            case ast.With(body=body):
+                ways = [body]
+            case ast.For() | ast.While() | ast.Match() | ast.FunctionDef() | ast.ClassDef():
+                continue
+            case _:
+                stores = (it for it in ast.walk(statement) if isinstance(it, ast.Name))
+                if any(it.id == name and isinstance(it.ctx, ast.Store) for it in stores):
+                    return True
+                continue
+        if all(_makes(it, name) or _leaves(it) for it in ways):
+            return True
+    return False
 
 
 def _leaves(block: list[ast.stmt]) -> bool:
