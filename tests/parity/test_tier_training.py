@@ -506,9 +506,9 @@ def printed(run: Run) -> list[str]:
     return [line for line in run.printed.splitlines() if "total time" not in line]
 
 
-def converted(text: str) -> str:
+def converted(text: str, **options: bool) -> str:
     """What a program becomes, each statement in one line."""
-    (change,) = convert(Project.of({PATH: text})).changes
+    (change,) = convert(Project.of({PATH: text}), **options).changes
     return ast.unparse(ast.parse(change.after))
 
 
