@@ -594,6 +594,52 @@ for epoch in range(2):
         STEP
     print(epoch, loss.item())
 """,
+    "a loss that is given a lambda with a part": """
+def each(function, rows):
+    return torch.stack([function(row) for row in rows]).median() + rows.std(0).sum()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = each(lambda o: (o - y.float().mean()).pow(2).mean(), out)
+        STEP
+    print(epoch, loss.item())
+""",
+    "a loss of an attribute that the loop sets": """
+class Trainer:
+    def loss(self, out):
+        same = (self.y[:, None] == self.y[None, :]).float()
+        return ((out @ out.T) * same).max() + out.std(0).sum()
+
+    def epoch(self):
+        for x, self.y in loader:
+            out = net(x)
+            loss = self.loss(out)
+            STEP
+        return loss.item()
+
+
+trainer = Trainer()
+for epoch in range(2):
+    print(epoch, trainer.epoch())
+""",
+    "a loss that draws from a distribution": """
+beta = torch.distributions.Beta(0.4, 0.4)
+
+
+def mixed(out, y):
+    lam = beta.rsample()
+    return lam * F.cross_entropy(out, y) + (1 - lam) * out.std(0).sum()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = mixed(out, y)
+        STEP
+    print(epoch, loss.item())
+""",
     "several steps with one batch": """
 for epoch in range(2):
     for x, y in loader:

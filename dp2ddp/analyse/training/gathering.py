@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator, Set
 
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
+from dp2ddp.analyse.api.randomness import DISTRIBUTION_METHODS
 from dp2ddp.analyse.api.tensors import OF_LISTS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
@@ -116,10 +117,16 @@ class Gathering(Forwards):
     def _is_function(self, call: Call) -> bool:
         """Whether a function of the project computes its result from what it is given, and in every process alike."""
         entered = self.program.entered(call.node)
-        for index in entered:
+        given = (it for part in handed(call.node) for it in self.program.values(part))
+        functions = entered | {it.scope for it in given if isinstance(it, Func)}
+        for index in functions:
             scope = self.program.scopes[index]
             for node in self.program.body(scope):
+                if isinstance(node, ast.Name) and self._is_part_outside(node, functions):
+                    return False
                 if isinstance(node, ast.Call):
+                    if hasattr(node, "own_batch") or getattr(node.func, "attr", "") in DISTRIBUTION_METHODS:
+                        return False
                     inner = self.program.call(node)
                     if inner is None or alike.works(self.context, node):
                         return False
@@ -132,6 +139,16 @@ class Gathering(Forwards):
                 elif isinstance(node, ast.Global | ast.Nonlocal):
                     return False
         return True
+
+    def _is_part_outside(self, name: ast.Name, functions: Set[int]) -> bool:
+        """Whether a function reads, by a name of a function or module round it, what is of a part of the batch."""
+        if not isinstance(name.ctx, ast.Load):
+            return False
+        made = self.program.definitions(name)
+        if not made or any(self.program.scope(it).index in functions for it in made):
+            return False
+        value = kinds.tensor(self.value(name, OPEN), name)
+        return isinstance(value, Kind) and value not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN)
 
     def _is_of_the_batch(self, node: ast.Attribute, call: Call, entered: Set[int]) -> bool:
         """Whether an attribute of an object may be given something of a part of the batch, in the loop over batches.
