@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dp2ddp.analyse import Linked, Looks, analyse, prepare
+from dp2ddp.analyse import Linked, Looks, analyse, join, prepare
 from dp2ddp.facts import Fact, Facts, Tier
 from dp2ddp.tiers import decide
 
@@ -64,6 +64,7 @@ class _Forms:
     def joining(self, looks: Looks) -> Looks:
         """As the programs are looked at, with parts joined in those that are sharded by it."""
         found = self.unproven(looks)
+        found = join(self.linked, found, looks) if found else found
         while found:
             tried = replace(looks, joining=found)
             if not (left := found & self.unproven(tried)):

@@ -172,6 +172,12 @@ def prepare(linked: Linked, programs: frozenset[Path], looks: Looks) -> frozense
     return _apart(linked, looks.unsharded, programs).prepares & programs
 
 
+def join(linked: Linked, programs: frozenset[Path], looks: Looks) -> frozenset[Path]:
+    """The programs, of some, of which parts of batches can be joined behind a forward."""
+    view = _view(linked, replace(looks, joining=programs))
+    return frozenset[Path]().union(*(it.scripts for it in joints.facts(view.context))) & programs
+
+
 def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel.
 
