@@ -44,7 +44,7 @@ SIDE_BY_SIDE = frozenset({"builtins.enumerate", "builtins.zip"})
 # What hands out all elements in another order.
 IN_ANOTHER_ORDER = frozenset({"builtins.sorted", "builtins.reversed"})
 # Methods after which a list has the same elements in another order.
-REORDERS = frozenset({"sort", "reverse"})
+SORTS_IN_PLACE = frozenset({"sort", "reverse"})
 # What hands out all or some elements, each as it is.
 COLLECTS = frozenset(f"builtins.{name}" for name in ("list", "tuple", "filter", "reversed", "sorted"))
 # Builtins that hand on the parts of what they are given, by their last names; those that take nothing apart.

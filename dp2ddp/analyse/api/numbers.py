@@ -6,7 +6,7 @@ from __future__ import annotations
 MAKES_NUMBER = frozenset({"len", "float", "int", "round", "bool"})
 CHOOSES_NUMBER = frozenset({"max", "min", "abs"})
 CASTS_NUMBER = frozenset({"float", "int"})
-CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool"})
+MAKES_PYTHON_NUMBER = frozenset({"builtins.int", "builtins.float", "builtins.bool"})
 LONGEST = frozenset({"builtins.max", "builtins.min"})
 # What makes a number of one thing, however long that is.
 COUNTS_ONE = frozenset({"builtins.len", "builtins.int"})

@@ -79,4 +79,4 @@ FORMATS_TIME = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time
 # Methods of torch's distributions that draw.
 DISTRIBUTION_METHODS = frozenset({"sample", "rsample", "sample_n"})
 # The home of what hands samples out, in an order that may be drawn.
-LOADING = ("torch.utils.data.",)
+SAMPLES_HOME = ("torch.utils.data.",)

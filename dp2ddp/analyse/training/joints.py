@@ -19,7 +19,7 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.api.layers import CONTAINERS, GRAD
-from dp2ddp.analyse.api.randomness import DISTRIBUTION_METHODS, LOADING
+from dp2ddp.analyse.api.randomness import DISTRIBUTION_METHODS, SAMPLES_HOME
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, is_inserted
 from dp2ddp.analyse.dataflow import kinds
@@ -397,7 +397,7 @@ class _Joining:
         method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
         if alike.draws(call) or call.names & bare.RANDOM or method in DISTRIBUTION_METHODS:
             return True
-        if any(it.startswith(LOADING) for it in call.names):
+        if any(it.startswith(SAMPLES_HOME) for it in call.names):
             return True
         if any((row := operations.operation(it)) is not None and row.random for it in call.names):
             return True

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import CHANGES_BEYOND_APPENDING, DICT_LOOKUPS, DICT_VIEWS
-from dp2ddp.analyse.api.iteration import COPIES_SEQUENCE, IN_ANOTHER_ORDER, REORDERS, SIDE_BY_SIDE
-from dp2ddp.analyse.api.numbers import CASTS, CHOOSES_NUMBER, COUNTS_ONE, LONGEST, NUMBER_HOMES
+from dp2ddp.analyse.api.iteration import COPIES_SEQUENCE, IN_ANOTHER_ORDER, SIDE_BY_SIDE, SORTS_IN_PLACE
+from dp2ddp.analyse.api.numbers import CHOOSES_NUMBER, COUNTS_ONE, LONGEST, MAKES_PYTHON_NUMBER, NUMBER_HOMES
 from dp2ddp.analyse.api.operations import Does
 from dp2ddp.analyse.api.randomness import DRAWS, PERMUTATIONS
 from dp2ddp.analyse.api.tensors import (
@@ -228,7 +228,7 @@ class Rows(Collating):
             call = self.program.parent(around) if around is not None else None
             called = isinstance(call, ast.Call) and isinstance(around, ast.Attribute) and call.func is around
             method = around.attr if called and isinstance(around, ast.Attribute) else ""
-            if method in CHANGES_BEYOND_APPENDING - REORDERS or method in CHANGES_SHAPE_IN_PLACE:
+            if method in CHANGES_BEYOND_APPENDING - SORTS_IN_PLACE or method in CHANGES_SHAPE_IN_PLACE:
                 return Across(call)  # type: ignore[arg-type]
             match around:
                 case ast.Subscript(value=held, slice=ast.Constant(value=str(key)), ctx=ast.Store()) if (
@@ -352,7 +352,7 @@ class Rows(Collating):
             return self._largest(node, given)
         if names == {"builtins.sum"}:
             return Form.NUMBER if first in PLAIN or self._counts_each(node.args[0]) else Form.ALL
-        if names <= CASTS:
+        if names <= MAKES_PYTHON_NUMBER:
             return Form.SAMPLE if first is Form.SAMPLE else Form.NUMBER
         if names <= FILLS | FILLS_NUMPY and (filled := self._filled(node, names)) is not None:
             return filled
