@@ -345,24 +345,27 @@ class Gather(Fact):
     """An argument of a loss that looks at the whole batch: each process needs the rows of all.
 
     ``call`` is given it by ``keyword``, or at ``position``; by neither where it is given all elements of it. ``why``:
-    what is said of the loss.
+    what is said of the loss. ``entries``: lists in it have an entry for each sample.
     """
 
     call: Anchor
     keyword: str
     position: int | None
     why: str = ""
+    entries: bool = False
 
 
 @dataclass(frozen=True)
 class Joint(Fact):
     """A statement behind which a round of the training needs the whole batch: the ``names`` of what is joined there.
 
-    ``counts``: the names of numbers of samples, which are added up.
+    ``counts``: the names of numbers of samples, which are added up. ``entries``: lists in the others have an entry for
+    each sample.
     """
 
     names: tuple[str, ...]
     counts: tuple[str, ...] = ()
+    entries: bool = False
 
 
 @dataclass(frozen=True)

@@ -361,6 +361,56 @@ def tune(loader):
 warm(loader)
 tune(DataLoader(TensorDataset(X, Y), batch_size=8))
 """,
+    "as many boxes for each sample as a part has samples": """
+class Scenes(Dataset):
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, i):
+        return X[i], X[i].view(2, 3) * (1 + Y[i])
+
+
+def collate(samples):
+    return torch.stack([x for x, _ in samples]), [boxes for _, boxes in samples]
+
+
+for epoch in range(2):
+    for x, boxes in DataLoader(Scenes(), batch_size=4, shuffle=True, collate_fn=collate):
+        out = net(x)
+        far = sum((o - box).abs().sum() for o, box in zip(out, boxes)) / sum(len(box) for box in boxes)
+        loss = far + out.std(0).sum()
+        STEP
+        print(epoch, loss.item())
+""",
+    "as many labels as a part has samples": """
+loader = DataLoader(TensorDataset(X, Y, Y.flip(0)), batch_size=4, shuffle=True)
+for epoch in range(2):
+    for x, *labels in loader:
+        labels = [it.clone() for it in labels]
+        out = net(x)
+        loss = sum(F.cross_entropy(out, label) for label in labels) + out.std(0).sum()
+        STEP
+        print(epoch, loss.item())
+""",
+    "outputs that are as many as a part has samples": """
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(6, 3), nn.Linear(6, 3)])
+
+    def forward(self, x):
+        return [head(x) for head in self.heads]
+
+
+net = nn.DataParallel(Heads())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True):
+        outs = net(x)
+        loss = sum(F.cross_entropy(out, y) + out.std(0).sum() for out in outs)
+        STEP
+        print(epoch, loss.item())
+""",
     "what is accumulated over two steps": """
 optimizer.zero_grad()
 for epoch in range(2):

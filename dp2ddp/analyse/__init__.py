@@ -191,6 +191,7 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
     context.put_together = padding.whole(context, training)
     context.handed = padding.handed(context)
     context.hands_lists = collating.hand_lists(context, training) or padding.hand_lists(context)
+    context.lists_are_entries = context.hands_lists and padding.lists_are_entries(context)
     context.joins_samples = collating.joins(context, training)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)

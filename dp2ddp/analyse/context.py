@@ -85,6 +85,8 @@ class Context:
     """Identities of the nodes whose values the processes agree on."""
     hands_lists: bool = False
     """Whether a batch of the training may hold a list with an entry for each sample, of any size."""
+    lists_are_entries: bool = False
+    """Whether it may, and can't hold a list of several tensors with a row for each sample."""
     joins_samples: bool = False
     """Whether parts are taken of batches that may hold the numbers of all samples one after the other."""
     put_together: dict[int, str] = field(default_factory=dict)

@@ -105,7 +105,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     for gather in facts.gathers:
         if Tier.SHARDED in facts.tiers(gather):
             holes = {"ddp": gather.ddp, "rows": gather.at}
-            template = "{ddp}.whole_batch({rows})"
+            template = _whole_batch("{rows}", gather.entries)
             rows: Edit = Replace(gather.at, template, holes)
             if gather.keyword or gather.position is not None:
                 rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
@@ -115,9 +115,14 @@ def check(facts: Facts) -> Iterator[Finding]:
         if Tier.SHARDED in facts.tiers(joint):
             names = ", ".join(joint.names)
             given = f"({names})" if len(joint.names) > 1 else names
-            made = [f"{names} = {{ddp}}.whole_batch({given})"]
+            made = [f"{names} = {_whole_batch(given, joint.entries)}"]
             made += [f"{it} = {{ddp}}.batch_sum({it})" for it in joint.counts]
             insert = Insert(joint.at, "\n".join(made), {"ddp": joint.ddp}, after=True)
             edits = runtime_import(joint.path, joint.ddp), insert
             what = "what follows the forward needs the whole batch"
             yield finding(joint.at, what, f"`{names}` joined from all ranks", edits)
+
+
+def _whole_batch(given: str, entries: bool) -> str:
+    """A call that joins what is given; ``entries``: lists in it have an entry for each sample."""
+    return f"{{ddp}}.whole_batch({given}{', entries=True' if entries else ''})"

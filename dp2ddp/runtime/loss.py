@@ -23,7 +23,7 @@ Rows = TypeVar("Rows")
 Loss = TypeVar("Loss")
 
 
-def whole_batch(values: Rows, dim: int = 0) -> Rows:
+def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None) -> Rows:
     """The rows of all ranks, in the global batch's order, with the graph kept.
 
     For a loss that looks at the whole batch (contrastive, triplet, Dice ratios)::
@@ -37,9 +37,12 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
         values: this rank's rows, a tensor or array, or lists, tuples and dicts of these; all ranks must call. The
             numbers of rows may differ between ranks. A rank whose part of the global batch is empty adds none. A list
             with an entry for each sample (strings, boxes, dicts of them) is joined as a list: one that has as many
-            entries as this rank's part has samples, where the entries have other numbers of rows. None stays None, and
-            other numbers and strings stay as they are, if all ranks have the same.
+            entries as this rank's part has samples, where the entries have other numbers of rows, or had them at this
+            line before. None stays None, and other numbers and strings stay as they are, if all ranks have the same.
         dim: the dimension of the samples.
+        entries: whether a list has an entry for each sample whose sizes don't tell: it has as many entries as this
+            rank's part has samples, and these have as many rows, such as two boxes for each of two samples. False for
+            one of several tensors with a row for each sample.
 
     Returns:
         As ``values``: new tensors on the same device with N rows in place of this rank's. Where the ranks' types
@@ -51,12 +54,13 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
         TypeError: something else.
         ValueError: the other dimensions differ between ranks, types do that torch has none in common for, or numbers
             that are of no sample do.
-        RuntimeError: another rank calls something else, as in ``sum``; or the rows come from several batches.
+        RuntimeError: another rank calls something else, as in ``sum``; the rows come from several batches; or a list
+            may be one with an entry for each sample, or one of several tensors.
     """
     if ranks.is_alone("whole_batch()"):
         _check(nested.flatten(values))
         return values
-    values = persample.marked(values, "whole_batch()")
+    values = persample.marked(values, "whole_batch()", sys._getframe(1), entries)
     leaves = nested.flatten(values)
     _check(leaves)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -48,6 +48,7 @@ from . import (
     devices,
     evaluation,
     parts,
+    persample,
     ranks,
     unstarted,
     watch,
@@ -160,7 +161,9 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             unstarted.report()
             return self._forward_here(*inputs, **kwargs)
         with self._stream.drawn(self._placed) if self._is_on_part() else nullcontext():
-            return self._attributes.run(self._forward_here, inputs, kwargs)
+            output = self._attributes.run(self._forward_here, inputs, kwargs)
+        persample.note_output(output)
+        return output
 
     def _is_on_part(self) -> bool:
         """Whether a forward is on samples of this rank's own; without gradients, all ranks may evaluate the same."""

@@ -1,19 +1,34 @@
 """Lists with an entry for each sample, where samples differ in size: their boxes, their texts, dicts of such.
 
 A list of tensors may also be one of several tensors with a row for each sample, as a DataLoader makes it of pairs. It
-is told apart by its sizes, and on all ranks alike.
+is told apart on all ranks alike: by its sizes; where these speak for both, by who made its tensors, or by what it was
+at the same line before. Else that is said, and not guessed.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils.data import default_collate
+from torch.utils.weak import WeakIdKeyDictionary
 
-from . import graph, nested, parts, plain, rows
+from . import cutting, graph, lines, nested, parts, plain, rows
 from .exchange import exchange
+
+_in_rows = (
+    WeakIdKeyDictionary()
+)  # tensors that wrapped models made: nn.DataParallel joins each along its rows
+_collated: list[list[Any]] = (
+    []
+)  # those lists of the last batch whose sizes speak for both, and torch made of tensors
+_told: dict[tuple[str, int], bool] = (
+    {}
+)  # by lines, and which of its lists: whether it had entries for samples
 
 
 @dataclass(eq=False)
@@ -34,21 +49,54 @@ class Entries:
         return Entries(nested.unflatten(self.values, made), self.kind)
 
 
-def marked(values: Any, what: str) -> Any:
+def note_output(output: Any) -> None:
+    """Note what a wrapped model hands out: tensors with a row for each sample, in lists or not."""
+    for tensor in parts.tensors(output):
+        _in_rows[tensor] = True
+
+
+def note_batch(loader: Any, batch: Any) -> None:
+    """Note what a loader is about to hand out."""
+    _collated.clear()
+    if loader.collate_fn is default_collate:
+        _collated.extend([*it] for it in _lists(batch) if _speaks_for_both(it, len(it)))
+
+
+def marked(values: Any, what: str, frame: FrameType, undecided: bool | None = None) -> Any:
     """``values`` with ``Entries`` in place of the lists that have an entry for each sample; a collective.
 
     It is none where there is no list that may be one.
 
     Args:
         what: the collective that a user knows.
+        frame: who calls it with ``values``.
+        undecided: what a list is that nothing tells of, if the caller knows.
+
+    Raises:
+        RuntimeError: a list may have an entry for each sample, or be of several tensors.
     """
     lists = [*_lists(values)]
     if not lists:
         return values
     known = parts.rows()
-    answers = exchange(what, [_answer(it, values, known) for it in lists])
-    chosen = {id(it) for it, said in zip(lists, zip(*answers, strict=False), strict=False) if _agreed(said)}
+    shown = id(values) if _is_display(values, frame) else None
+    answers = exchange(what, [_answer(it, values, known, id(it) == shown) for it in lists])
+    chosen = set()
+    for place, (it, *said) in enumerate(zip(lists, *answers, strict=False)):
+        where = lines.site(), place
+        is_flat = not any(isinstance(entry, list | tuple) for entry in it)
+        found = _decided(said, where, undecided if is_flat else None)
+        if found is None:
+            raise RuntimeError(_unclear(it, what, where[0]))
+        if found:
+            chosen.add(id(it))
     return _marked(values, chosen)
+
+
+def _is_display(values: Any, frame: FrameType) -> bool:
+    """Whether a tuple stands in the call itself, ``whole_batch((outputs, labels))``: nothing else has it."""
+    named = itertools.chain(frame.f_locals.values(), frame.f_globals.values())
+    return isinstance(values, tuple) and not any(it is values for it in named)
 
 
 def gathered(lists: list[Entries], what: str, is_empty: bool = False) -> list[list[Any]]:
@@ -104,18 +152,48 @@ def _kind(entry: Any) -> object:
     return "number" if plain.is_number(entry) else type(entry)
 
 
-def _answer(entries: Any, values: Any, known: int | None) -> str:
-    """Whether a list has an entry for each sample: "yes", "no", or "" where its sizes speak for both."""
+_YES, _NO, _BOTH = "yes", "no", "both"
+
+
+def _answer(entries: Any, values: Any, known: int | None, is_display: bool) -> str:
+    """Whether a list has an entry for each sample: "both" where its sizes speak for both, "" where for neither."""
     if nested.is_texts(entries):
-        return "yes"
+        return _YES
     count = len(entries)
-    if known is not None and known != count:
-        return "no"
-    fits = known is not None or _has_rows(values, entries, count)
-    leaves = [leaf for it in entries for leaf in nested.flatten(it)]
-    sizes = {leaf.shape[0] if leaf.ndim else -1 for leaf in leaves if hasattr(leaf, "ndim")}
-    speaks = len(sizes) != 1 if known is None else sizes != {known}
-    return "yes" if fits and (speaks or not sizes) else ""
+    if known is not None and known != count or is_display or _is_made_in_rows(entries):
+        return _NO
+    if known is None and not _has_rows(values, entries, count):
+        return ""
+    return _BOTH if _speaks_for_both(entries, known) else _YES
+
+
+def _speaks_for_both(entries: Any, size: int | None) -> bool:
+    """Whether the entries of a list of as many may have so many rows; any, but all the same number, for None."""
+    if size is None:
+        size = next((it.shape[0] for it in parts.tensors(entries) if it.dim()), -1)
+    return all(_may_have_rows(it, size) for it in entries)
+
+
+def _may_have_rows(value: Any, size: int) -> bool:
+    if isinstance(value, dict):
+        return all(_may_have_rows(it, size) for it in value.values())
+    if isinstance(value, list | tuple):
+        return len(value) == size or bool(value) and all(_may_have_rows(it, size) for it in value)
+    return value is None or getattr(value, "shape", ())[:1] == (size,)
+
+
+def _is_made_in_rows(entries: Any) -> bool:
+    """Whether the tensors of a list are a wrapped model's, or are those that torch made of a batch's samples."""
+    tensors = parts.tensors(entries)
+    if tensors and all(it in _in_rows for it in tensors):
+        return True
+    return any(len(it) == len(entries) and all(map(_is_equal, it, entries)) for it in _collated)
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one is other or one.shape == other.shape and torch.equal(one, other.to(one))
+    return False
 
 
 def _has_rows(values: Any, entries: Any, count: int) -> bool:
@@ -126,8 +204,22 @@ def _has_rows(values: Any, entries: Any, count: int) -> bool:
     return any(size in (count, (count,)) for size in sizes)
 
 
-def _agreed(said: tuple[str, ...]) -> bool:
-    return "yes" in said and "no" not in said
+def _decided(said: list[str], where: tuple[str, int], undecided: bool | None) -> bool | None:
+    """Whether a list has an entry for each sample, by what all ranks say of theirs; None where nothing tells."""
+    if _YES in said or _NO in said:
+        _told[where] = _NO not in said
+        return _told[where]
+    if _BOTH not in said:
+        return False
+    return _told.get(where) if undecided is None else undecided
+
+
+def _unclear(entries: Any, what: str, site: str) -> str:
+    return (
+        f"{what} can't tell whether the {cutting.shown(entries)} at {site} has an entry for each sample or is of "
+        f"several tensors with a row for each: it has {len(entries)} entries with as many rows, as many as each "
+        "rank's part has samples. Say which: entries=True or entries=False"
+    )
 
 
 def _marked(value: Any, chosen: set[int]) -> Any:

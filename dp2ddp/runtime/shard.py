@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, It
 from torch.utils.data import sampler as torchs
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import aside, dealing, evaluation, parts, ranks, unwrapped
+from . import aside, dealing, evaluation, parts, persample, ranks, unwrapped
 from .share import sharing
 
 _BATCHES = "_dp2ddp_batches"  # where a loader keeps what shard_batches() made of it
@@ -464,6 +464,7 @@ class _Epoch:
         if self._total and not _in_turn(cut):
             part = _part(self._total, cut, self._state.weighed)
             parts.handed(self._loader, part, cut.training)
+        persample.note_batch(self._loader, batch)
         return batch
 
     def _end_evaluation(self) -> None:

@@ -253,7 +253,7 @@ for loss in (info_nce, batch_hard_triplet, barlow_twins, dice):
     def each(forward, x, y):
         return loss(ddp.whole_batch(forward(x)), ddp.whole_batch(y))
     def together(forward, x, y):
-        batch = ddp.whole_batch({"rows": [forward(x)], "labels": (y, y)})
+        batch = ddp.whole_batch({"rows": [forward(x)], "labels": (y, y)}, entries=False)
         return loss(batch["rows"][0], batch["labels"][1])
     for many in (each, together):
         compare(loss.__name__, one, many, [even] * 2)
@@ -321,8 +321,23 @@ for n in (2 * world, 2 * world + 1, world + 1, 3 * world + 1, 2):
     for box in leaves if rank * step < n else ():
         torch.testing.assert_close(box.grad, 18 * box.detach() * world, rtol=1e-13, atol=0)
     # several tensors with as many rows as the part has samples are no such list, also where they are as many
-    several = ddp.whole_batch([x[mine]] * step)
+    several = ddp.whole_batch((x[mine],) * step)
     assert len(several) == step and all(torch.equal(it, x) for it in several)
+# where sizes speak for both, what is said or was so at this line before; else all ranks complain
+own(*draw(2 * world, "classes", 0))
+def firsts(sizes, **said):
+    found = []
+    for size in sizes:
+        try:
+            each = ddp.whole_batch([torch.full((size, 4), float(2 * rank + i)) for i in range(2)], **said)
+            found.append([int(it[0, 0]) for it in each])
+        except RuntimeError as error:
+            assert "can't tell whether the list of 2 at train.py:" in str(error), error
+            found.append("unclear")
+    return found
+every = [*range(2 * world)]
+assert firsts([2], entries=True) == [every] and firsts([2], entries=False) == [[0, 1]]
+assert firsts([2, 3, 2]) == ["unclear", every, every]
 # samples that have types of their own: what torch.stack makes of them; their gradients stay as the rows are
 own(*draw(2 * world, "classes", 0))  # each rank has two again
 mine = torch.ones(2, 3, dtype=torch.float32 if rank else torch.float64, requires_grad=True)

@@ -174,6 +174,14 @@ def holds_lists(found: Found) -> bool:
     return found in (Form.SAMPLES, Form.COLUMNS, Form.SAMPLE)
 
 
+def may_hold_columns(found: Found) -> bool:
+    """Whether a list of tensors with rows may be handed out: torch makes it of samples that are lists."""
+    if isinstance(found, Parts):
+        entries = [it for _, it in found.entries]
+        return all(it in (Form.ROWS, Form.ORDER) for it in entries) or any(map(may_hold_columns, entries))
+    return found is Form.COLLATED or isinstance(found, Across)
+
+
 def _counts(found: Found) -> bool:
     """Whether the number of samples is handed out, or where one stands: a part's."""
     if isinstance(found, Parts):

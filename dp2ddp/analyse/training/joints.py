@@ -137,7 +137,8 @@ def facts(context: Context) -> Iterator[Joint]:
     for node in list(context.program.nodes.values()):
         if (known := getattr(node, "joins", None)) is not None:
             statement, names, counts = known
-            yield Joint(**context.place(statement), names=names, counts=counts)
+            place = context.place(statement)
+            yield Joint(**place, names=names, counts=counts, entries=context.lists_are_entries)
 
 
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:

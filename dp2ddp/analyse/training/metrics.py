@@ -109,7 +109,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             fed |= gathering.followed
         found.append(Loss(**context.place(node), average=gathered, problem=uneven, assumed=assumed))
         for call, rows, why in gathering.gathered.values():
-            gathers |= {id(row): Gather(**given_to(context, call, row), why=why) for row in rows}
+            gathers |= {id(row): _gather(context, call, row, why) for row in rows}
         scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
         scaled |= {key: _combined(context, *it) for key, it in gathering.combined.items()}
         asked |= gathering.asked
@@ -124,6 +124,10 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         whole=frozenset(whole),
         fed=frozenset(fed | samples.followed),
     )
+
+
+def _gather(context: Context, call: ast.Call, row: ast.expr, why: str) -> Gather:
+    return Gather(**given_to(context, call, row), why=why, entries=context.lists_are_entries)
 
 
 def _apart(context: Context, loops: list[BatchLoop], backward: ast.Call, refuted: Problem) -> Iterator[Loss]:

@@ -51,6 +51,7 @@ from dp2ddp.analyse.training.collating import (
     either,
     holds_lists,
     is_sample,
+    may_hold_columns,
 )
 from dp2ddp.analyse.training.loaders import collates, hides_arguments
 
@@ -96,6 +97,18 @@ def handed_out(context: Context, loader: int) -> Iterator[Found]:
 def hand_lists(context: Context) -> bool:
     """Whether batches that are put together whole may hold a list with an entry for each sample."""
     return any(holds_lists(it) for loader in context.put_together for it in handed_out(context, loader))
+
+
+def lists_are_entries(context: Context) -> bool:
+    """Whether all lists that loaders hand out have an entry for each sample, so far as that can be followed."""
+    if any(hasattr(it, "own_batch") for it in context.program.nodes.values()):
+        return False
+    for call in context.loaders:
+        follower = Rows if id(call.node) in context.put_together else Collating
+        for given in collates(context, call):
+            if any(map(may_hold_columns, collated(context, given, follower))):
+                return False
+    return True
 
 
 def handed(context: Context) -> dict[int, kinds.Value]:
