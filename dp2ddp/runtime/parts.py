@@ -80,6 +80,9 @@ _MOST = 64  # loops that may be left before their end and still be looked at
 
 _drawn: weakref.WeakKeyDictionary[Any, _Drawn] = weakref.WeakKeyDictionary()
 _in_play: list[_Drawn] = []  # the loaders that have more, and the one that was drawn from last, at the end
+_latest: list[_Drawn] = (
+    []
+)  # those that were drawn from in the latest loop, which may be over, and in loops around it
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 _differ = False
 _evaluated: tuple[Any, Part] | None = None  # the part drawn last, if that was for evaluation, and its loader
@@ -90,6 +93,7 @@ def begun(loader: Any) -> None:
     record = _drawn.get(loader)
     if record is not None and (record.lead is None or record.lead == 1):  # else some may still be trained on
         del _drawn[loader]
+        _latest[:] = [it for it in _latest if it is not record]
         if record in _in_play:
             _in_play.remove(record)
             _tell_watchers()
@@ -114,6 +118,8 @@ def drawn(loader: Any, part: Part) -> None:
     """Note that ``loader`` is about to hand out ``part`` for training."""
     record = _drawn.setdefault(loader, _Drawn())
     same = _in_play[-1:] == [record] and [*record.last] == [part] and not record.ended
+    if not record.count:
+        _latest[:] = [it for it in _latest if not (it.ended or it.dropped)] + [record]
     record.count += 1
     record.last[part] = record.count
     record.ended = record.dropped = False
@@ -293,14 +299,12 @@ def _agree(candidates: dict[int, Part], fitting: set[_Fit], has_tensors: bool) -
 def stands_by() -> bool:
     """Whether none of the samples of the batch that is trained on is this rank's: it takes part on some of rank 0's.
 
-    That is the batch drawn last, or the one before it by as many as the loop draws ahead; after the loop none, but
-    where this rank stood by in all of them. No collective.
+    That is the batch drawn last, or the one before it by as many as the loop draws ahead; after the loop the last one.
+    No collective.
     """
-    record = _in_play[-1] if _in_play else None
+    record = next(reversed(_in_play or _latest), None)
     if record is None:
         return False
-    if record.ended and record.lead in (None, 1):
-        return not any(part.size for part in record.last)
     window = record.lead or 1
     drawn = {index: part for part, index in record.last.items() if index > record.count - window}
     return drawn[max(drawn) if record.ended else min(drawn)].size == 0
@@ -310,7 +314,24 @@ def share(*values: Any) -> float:
     """What a loss of ``values`` counts that has no graph: as ``weight``, but of a part drawn for evaluation too."""
     if _evaluated is not None and (evaluation.is_running() or not torch.is_grad_enabled()):
         return _evaluated[1].weight
-    return weight(*values)
+    return weight(*values) if tensors(values) else _last_weight()
+
+
+def _last_weight() -> float:
+    """What the part weighs that was drawn last, also after the loop; no collective.
+
+    Raises:
+        RuntimeError: several parts could be meant, which weigh differently.
+    """
+    candidates = [part for record in _latest for part in record.candidates()]
+    weights = {part.weight for part in candidates}
+    if len(weights) > 1:
+        sizes = ", ".join(f"{part.size} of {part.total}" for part in candidates)
+        raise RuntimeError(
+            f"a number can't be assigned to a batch of the loaders in use (local batches: {sizes} samples): use a "
+            "number of processes that divides these batch sizes"
+        )
+    return weights.pop() if weights else 1.0
 
 
 def adds() -> bool:

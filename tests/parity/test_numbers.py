@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import indent
 
+import joints
 import pytest
 from forms import ungathered as convert
+from own_batches import with_steps
 from programs import AVERAGES
 
 from dp2ddp.plan import Finding
 from dp2ddp.source import Project
 from parity.harness import Lab, Run
+from parity.test_own_batches import trains_alike
 
 PATH = Path("/example/train.py")
 SETUP = (
@@ -1457,3 +1460,52 @@ for views, targets in DataLoader(samples, batch_size=12, shuffle=True):
 """
     before, after = runs(lab, text, 2)
     assert after.printed == before.printed != ""
+
+
+AFTERWARDS = {
+    "one loader": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y)
+        STEP
+    print(epoch, loss.item(), out.mean().item(), y.float().mean().item(), (out.argmax(1) == y).float().mean().item())
+    print(len(y), y.sum().item(), (out.argmax(1) == y).sum().item(), y.float().mean())
+""",
+    "another loader, whose loop was left": """
+other = DataLoader(TensorDataset(X, Y), batch_size=7)
+for epoch in range(2):
+    for x, y in other:
+        loss = F.cross_entropy(net(x), y)
+        STEP
+        break
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y)
+        STEP
+    print(epoch, y.float().mean().item(), out.detach().mean().item(), len(y))
+""",
+    "an evaluation in between": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y)
+        STEP
+    net.eval()
+    with torch.no_grad():
+        right = (net(X).argmax(1) == Y).sum().item()
+    net.train()
+    print(epoch, right, y.float().mean().item(), out.detach().mean().item(), len(y))
+""",
+}
+
+
+@pytest.mark.sample(processes=(2, 3))
+@pytest.mark.parametrize(("samples", "processes"), [(21, 2), (21, 3), (17, 2), (17, 3)])
+@pytest.mark.parametrize("name", AFTERWARDS)
+def test_numbers_of_the_last_batch_are_all_ranks_after_the_loop(
+    lab: Lab, name: str, samples: int, processes: int
+) -> None:
+    """Of 5 samples, or of a single one, of which only one rank has any."""
+    text = with_steps(joints.HEAD.replace("44", str(samples)), AFTERWARDS[name])
+    trains_alike(lab, text, processes, exact=True)
