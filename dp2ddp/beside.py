@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.analyse import wrappers
+from dp2ddp.analyse import wraps as names_wrap
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.checkpoints import KEYED_LIKE_FILES, conditions, names_prefix, own_names
@@ -56,6 +57,8 @@ def _wrapping(
 
     With where it takes a model for a bare one that is always wrapped now, and whether by the keys of its state.
     """
+    wrapping = {path for path, file in project.files.items() if names_wrap(file.text)}
+    programs = [it for it in programs if project.reaches(it.path) & wrapping]  # the others need no linking
     reached = frozenset().union(*(project.reaches(it.path) for it in programs))
     if not reached:
         return {}

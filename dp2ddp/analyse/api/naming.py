@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 CANONICAL = {
     "torch.nn.modules.Module": "torch.nn.Module",
     "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
@@ -31,6 +33,7 @@ DATA_NAMES = frozenset("""
     """.split())
 
 
+@cache
 def canonical(name: str) -> str:
     """The name by which everything here knows what has this full name."""
     if name.startswith("torch.nn.modules.") and name.count(".") > 3:

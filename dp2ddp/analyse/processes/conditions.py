@@ -255,8 +255,8 @@ def returned(context: Context, node: ast.expr) -> list[ast.expr]:
     """What a function of the project returns; empty where that is not known."""
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     scopes = context.program.called_scopes(node) if call is not None and not call.names else set()
-    body = [inner for index in scopes for inner in context.program.body(context.program.scopes[index])]
-    return [inner.value for inner in body if isinstance(inner, ast.Return) and inner.value is not None]
+    results = (it for index in scopes for it in context.program.results(context.program.scopes[index]))
+    return [it.value for it in results if isinstance(it, ast.Return) and it.value is not None]
 
 
 def _tests(context: Context, node: ast.expr) -> list[ast.expr]:

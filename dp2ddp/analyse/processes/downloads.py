@@ -295,6 +295,7 @@ def _positional_download(call: Call) -> bool:
     return len(call.node.args) > 4 and not is_off(call.node.args[4])
 
 
+@once
 def _caches(context: Context, cls: Cls, call: Call) -> bool:
     """A class of the project whose ``__init__`` fetches or unpacks files, or a data set whose one writes some."""
     program = context.program

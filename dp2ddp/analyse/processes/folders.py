@@ -14,6 +14,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.texts import ANY
 
 
+@once
 def in_own_folder(context: Context, call: Call) -> bool:
     """Whether a call writes into a temporary folder or file, which every process has one of."""
     given = handed(call.node)
@@ -25,6 +26,7 @@ def in_own_folder(context: Context, call: Call) -> bool:
     return any(is_own(context, it) for it in given)
 
 
+@once
 def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
     """Whether a path begins with a temporary folder, or a file is temporary or in memory: every process has its own."""
     if depth > 8:
@@ -36,6 +38,7 @@ def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
     return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
 
 
+@once
 def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
     """What a path begins with: the folder it is in, or what it is another name of."""
     match node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from functools import cache
 
 from dp2ddp.analyse.api.downloads import SHELL_FETCHES, UNPACKS
 from dp2ddp.analyse.api.files import (
@@ -40,12 +41,13 @@ from dp2ddp.analyse.api.files import (
     WRITTEN_PATHS,
     Mode,
 )
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes.folders import in_own_folder
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Bound, Const, Func, Made
 
 
+@cache
 def is_write(name: str) -> bool:
     """Whether a call of something outside the project, by its full name, writes or logs."""
     if (
@@ -64,6 +66,7 @@ def is_write(name: str) -> bool:
     return is_of_writer(name)
 
 
+@cache
 def is_listed(name: str) -> bool:
     """Whether what a name stands for writes, whatever it is given."""
     return name in WRITES | UNPACKS or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
@@ -123,6 +126,7 @@ def is_open(context: Context, call: Call) -> bool:
     return bool(plain) and opens_for_writing(call) and not in_own_folder(context, call)
 
 
+@once
 def is_write_call(context: Context, node: ast.AST) -> bool:
     """Whether a call writes, by itself: not into a file that is open already."""
     call = context.program.call(node) if isinstance(node, ast.Call) else None
@@ -184,11 +188,13 @@ def is_plain_write(name: str) -> bool:
     return is_write(name) and not is_of_writer(name)
 
 
+@cache
 def is_of_writer(name: str) -> bool:
     """Whether a full name is a tracker's, or that of a writer's method: the main process alone has such a thing."""
     return name.startswith(tuple(f"{it}." for it in (*TRACKERS, *WRITERS)))
 
 
+@once
 def _into_open_file(context: Context, call: Call) -> bool:
     """Whether a call is of an open file, or is given one: on the other ranks that leads nowhere."""
     if call.names & UNPACKS:
@@ -206,6 +212,7 @@ def is_line_written(context: Context, call: Call) -> bool:
     return writes and (rows or _into_open_file(context, call))
 
 
+@cache
 def is_of_tracker(name: str) -> bool:
     """Whether a full name is a tracker's, or of one."""
     return (

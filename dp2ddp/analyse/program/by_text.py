@@ -20,6 +20,9 @@ from dp2ddp.source import Import, Project
 from dp2ddp.texts import ANY, matches
 
 UNKNOWN = frozenset([ANY])
+# Of how many things a name may be asked of which nothing is known, before what that gives is unknown: what has got it
+# may be asked in the same way, in a loop, until it may be anything in the project.
+MOST = 24
 
 
 @dataclass
@@ -172,7 +175,7 @@ class ByText:
         for text in texts:
             if ANY not in text and "\0" not in text:
                 found = found.union(*(self.attributes.attribute(owner, text, node) for owner in owners))
-            else:
+            elif text != ANY or len(owners) <= MOST:
                 found |= self.members(owners, frozenset([text]), node)
         return found
 

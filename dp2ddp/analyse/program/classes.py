@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import insort
 from dataclasses import dataclass, field
 
 from dp2ddp.analyse.api.python import DICTIONARIES, ENUMERATIONS, LISTS, MODULE_LISTS, PROPERTIES, RECORDS
@@ -32,22 +33,31 @@ class Classes:
     _families: dict[Cls, list[Value]] = field(default_factory=dict)
     _subclasses: dict[Value, list[Cls]] = field(default_factory=dict)
 
-    def forget(self) -> None:
-        """More bases may be known now."""
-        self._families, self._subclasses = {}, {}
+    def grown(self, cls: Cls) -> None:
+        """More is known of the bases of a class, and so of those that derive from it."""
+        for it in (cls, *self._subclasses.get(cls, ())):
+            before = self._families.get(it, [it])
+            self._families[it] = family = self._family(it)
+            self.store.wrote(("bases", it))
+            for base in family:
+                if base not in before:
+                    insort(self._subclasses.setdefault(base, []), it, key=lambda other: other.scope)
+                    self.store.wrote(("derived", base))
 
     def bases(self, cls: Cls) -> list[Value]:
         """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
-        self.store.read("bases")
-        if cls not in self._families:
-            found: list[Value] = [cls]
-            for value in found:
-                if isinstance(value, Cls):
-                    node = self.tree.scopes[value.scope].node
-                    for base in node.bases:  # type: ignore[attr-defined]
-                        found += [entry for entry in self.store.values(base) if entry not in found]
-            self._families[cls] = found
-        return self._families[cls]
+        self.store.read(("bases", cls))
+        return self._families.get(cls) or [cls]
+
+    def _family(self, cls: Cls) -> list[Value]:
+        """The same, found anew."""
+        found: list[Value] = [cls]
+        for value in found:
+            if isinstance(value, Cls):
+                node = self.tree.scopes[value.scope].node
+                for base in node.bases:  # type: ignore[attr-defined]
+                    found += [entry for entry in self.store.values(base) if entry not in found]
+        return found
 
     def derives(self, value: Value, name: str) -> bool:
         """Whether an object's class derives from a class outside the project, by its full name."""
@@ -57,13 +67,7 @@ class Classes:
 
     def derived(self, cls: Cls) -> list[Cls]:
         """Subclasses whose fields a method of the base may read."""
-        if not self._subclasses:
-            for scope in self.tree.scopes:
-                if scope.is_class:
-                    other = Cls(scope.index)
-                    for base in self.bases(other)[1:]:
-                        self._subclasses.setdefault(base, []).append(other)
-            self._subclasses.setdefault(cls, [])
+        self.store.read(("derived", cls))
         return self._subclasses.get(cls, [])
 
     def inherited(self, cls: Cls, name: str) -> Values:

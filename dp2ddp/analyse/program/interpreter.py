@@ -37,7 +37,7 @@ class Interpreter:
     special: Special
 
     def execute(self, node: ast.AST, scope: Scope) -> None:
-        """Run a statement, and those in it that run with it."""
+        """Run a statement, without those that stand in it."""
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 for expression in (
@@ -76,15 +76,12 @@ class Interpreter:
                 values = self.evaluate(node.iter, scope)
                 self.calling.enter_by(node, values, *ITERATION)
                 self._assign_each(node.target, values, node.iter, scope, node)
-                self._execute_all(node.body, scope)
-                self._execute_all(node.orelse, scope)
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     values = self.evaluate(item.context_expr, scope)
                     values |= self.calling.enter_by(node, values, "__enter__", "__exit__")
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, values, scope, node)
-                self._execute_all(node.body, scope)
             case ast.Match():
                 values = self.evaluate(node.subject, scope)
                 for case in node.cases:
@@ -107,7 +104,7 @@ class Interpreter:
         for node in nodes:
             if isinstance(node, ast.expr):
                 self.evaluate(node, scope)
-            else:
+            elif not isinstance(node, ast.stmt):
                 self.execute(node, scope)
 
     def _defaults(self, inner: Scope, scope: Scope) -> None:
@@ -167,8 +164,7 @@ class Interpreter:
         self.store.changed = True
         self.store.wrote(key)
         if key in self.tree.base_nodes:
-            self.classes.forget()
-            self.store.wrote("bases")
+            self.classes.grown(self.tree.base_nodes[key])
         return known[key]
 
     def _compute(self, node: ast.expr, scope: Scope) -> Values:

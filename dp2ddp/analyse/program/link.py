@@ -73,7 +73,7 @@ class Linker:
 
     def run(self) -> None:
         """Find out all there is."""
-        self.store.settle(self.interpreter.execute, self.classes.forget)
+        self.store.settle(self.interpreter.execute)
 
 
 class Program:

@@ -14,6 +14,8 @@ from dp2ddp.analyse.program.values import Cls
 from dp2ddp.plan import Anchor
 from dp2ddp.source import Location, SourceFile, span_of
 
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
 
 @dataclass
 class Scope:
@@ -78,8 +80,8 @@ class Tree:
         """The list of statements that each statement stands in."""
         self.ends: dict[int, int] = {}
         """The order of the last node in each."""
-        self.base_nodes: set[int] = set()
-        """The expressions that name the bases of classes."""
+        self.base_nodes: dict[int, Cls] = {}
+        """The expressions that name the bases of classes, with these classes."""
         self._results: dict[int, list[ast.Return | ast.Yield | ast.YieldFrom]] = {}
         for file in self.files:
             self._collect(file.tree, file, None)
@@ -136,7 +138,7 @@ class Tree:
                 scope.names.add(node.name)
             inner = self._scope(node, file, scope)
             if isinstance(node, ast.ClassDef):
-                self.base_nodes.update(map(id, node.bases))
+                self.base_nodes.update((id(it), Cls(inner.index)) for it in node.bases)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 inner.names.update(arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
             return inner
@@ -225,6 +227,16 @@ class Tree:
         """All nodes that run when a module, class or function runs."""
         for statement in scope.body:
             yield from self.descendants(statement)
+
+    def statements(self, scope: Scope) -> Iterator[ast.stmt]:
+        """The statements of a scope, those in blocks of others included, in source order."""
+        waiting: list[ast.AST] = [*reversed(scope.body)]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.stmt):
+                yield node
+            if not isinstance(node, _DEFINITIONS | ast.expr):
+                waiting += reversed([*ast.iter_child_nodes(node)])
 
     def results(self, scope: Scope) -> list[ast.Return | ast.Yield | ast.YieldFrom]:
         """All by which a function hands out what it makes, in source order."""

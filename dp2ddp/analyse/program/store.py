@@ -1,4 +1,4 @@
-"""What linking has found out so far, and who has read what of it: functions are run again when that grows."""
+"""What linking has found out so far, and who has read what of it: statements are run again when that grows."""
 
 from __future__ import annotations
 
@@ -50,52 +50,50 @@ class Store:
         self.unseen: set[int] = set()
         """The functions that something else than a call calls."""
         self.changed = False
-        self._running_scope: int | None = None
+        self._running: int | None = None
         self._readers: dict[object, set[int]] = defaultdict(set)
-        """The functions that have read something: a name's definitions, an attribute, what is returned, an argument."""
+        """The statements that have read something: a name's definitions, an attribute, what is returned."""
         self._stale: set[int] = set()
-        """The functions that have read what has changed since; those that stand first are run first."""
+        """The statements that have read what has changed since; those that stand first are run first."""
         self._queue: list[int] = []
         self._places: dict[Value, tuple[object, ...]] = {}
 
-    def settle(self, execute: Callable[[ast.AST, Scope], None], forget: Callable[[], None]) -> None:
-        """Run every function again and again until nothing new comes of it: first those that read what has changed.
+    def settle(self, execute: Callable[[ast.AST, Scope], None]) -> None:
+        """Run every statement again and again until nothing new comes of it: first those that read what has changed.
 
-        Args:
-            execute: runs a statement of a scope.
-            forget: told before each round, in which more may be known of the bases of classes.
+        ``execute`` runs a statement of a scope, without the statements that stand in it.
         """
+        statements = [(it, scope) for scope in self.tree.scopes for it in self.tree.statements(scope)]
+
+        def run(index: int) -> None:
+            self._stale.discard(index)
+            self._running = index
+            execute(*statements[index])
+
         for _ in range(50):
             self.changed = False
-            forget()
-            for scope in self.tree.scopes:
-                self._run(scope, execute)
+            for index in range(len(statements)):
+                run(index)
             if not self.changed:
                 break
             # What is not seen after so many runs is seen in the next round, or not at all.
-            budget = 100 * len(self.tree.scopes)
+            budget = 100 * len(statements)
             while self._queue and budget:
                 budget -= 1
                 index = heappop(self._queue)
                 if index in self._stale:
-                    self._run(self.tree.scopes[index], execute)
-        self._running_scope = None
+                    run(index)
+        self._running = None
         self._readers.clear()
         self._stale.clear()
         for key, call in self.calls.items():
             if len(call.callees) > 1:
                 self.calls[key] = Call(call.node, call.scope, self.ordered(call.callees))
 
-    def _run(self, scope: Scope, execute: Callable[[ast.AST, Scope], None]) -> None:
-        self._stale.discard(scope.index)
-        self._running_scope = scope.index
-        for statement in scope.body:
-            execute(statement, scope)
-
     def read(self, key: object) -> None:
-        """Note what the function that is run depends on."""
-        if self._running_scope is not None:
-            self._readers[key].add(self._running_scope)
+        """Note what the statement that is run depends on."""
+        if self._running is not None:
+            self._readers[key].add(self._running)
 
     def wrote(self, key: object) -> None:
         for index in self._readers.get(key, NOTHING) - self._stale:  # type: ignore[operator]
