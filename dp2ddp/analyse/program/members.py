@@ -26,6 +26,9 @@ from dp2ddp.analyse.program.values import (
 )
 from dp2ddp.texts import ANY, matches
 
+# How many values may be stored under a name of which nothing is known, before what any name holds is unknown.
+MOST = 24
+
 
 @dataclass
 class Members:
@@ -140,7 +143,8 @@ class Members:
         for base in bases:
             for text, entries in self.store.fields.get(Names(base), {}).items():
                 if matches([text], name) and not (is_assigned and text == ANY):
-                    found.update(*entries.values())
+                    held = set[Value]().union(*entries.values())
+                    found |= held if text != ANY or len(held) <= MOST else NOTHING
         return frozenset(found)
 
     def _assigned(self, cls: Cls) -> frozenset[str]:

@@ -6,7 +6,6 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from heapq import heappop, heappush
 from typing import Any
 
 from dp2ddp.analyse.program.calls import Call
@@ -54,8 +53,7 @@ class Store:
         self._readers: dict[object, set[int]] = defaultdict(set)
         """The statements that have read something: a name's definitions, an attribute, what is returned."""
         self._stale: set[int] = set()
-        """The statements that have read what has changed since; those that stand first are run first."""
-        self._queue: list[int] = []
+        """The statements that have read what has changed since."""
         self._places: dict[Value, tuple[object, ...]] = {}
 
     def settle(self, execute: Callable[[ast.AST, Scope], None]) -> None:
@@ -78,11 +76,11 @@ class Store:
                 break
             # What is not seen after so many runs is seen in the next round, or not at all.
             budget = 100 * len(statements)
-            while self._queue and budget:
-                budget -= 1
-                index = heappop(self._queue)
-                if index in self._stale:
-                    run(index)
+            while self._stale and budget > 0:
+                for index in sorted(self._stale):  # in turn, so that what grows step by step is read after several
+                    budget -= 1
+                    if index in self._stale:
+                        run(index)
         self._running = None
         self._readers.clear()
         self._stale.clear()
@@ -96,9 +94,7 @@ class Store:
             self._readers[key].add(self._running)
 
     def wrote(self, key: object) -> None:
-        for index in self._readers.get(key, NOTHING) - self._stale:  # type: ignore[operator]
-            self._stale.add(index)
-            heappush(self._queue, index)
+        self._stale |= self._readers.get(key, NOTHING)  # type: ignore[arg-type]
 
     def grow(self, target: set[Value], values: Iterable[Value], key: object) -> None:
         before = len(target)
