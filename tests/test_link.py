@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 from pathlib import Path
 
 import pytest
@@ -352,3 +353,31 @@ def test_a_method_of_a_base_that_super_calls_has_the_object_itself(given: str) -
     value = project.files[path].tree.body[-1].value  # type: ignore[attr-defined]
     names = [program.scopes[it.cls.scope].node.name for it in program.values(value) if isinstance(it, Inst)]
     assert names == ["Net"]
+
+
+def _library(count: int) -> str:
+    """Classes that hold one another's objects, and go through these name by name, as loaders of weights do."""
+    parts = [WEIGHTS]
+    for i in range(count):
+        held = [f"        self.a{i}_{j} = Part{(i * 7 + j * 11 + 1) % count}()" for j in range(6)]
+        methods = [f"    def m{i}_{j}(self): return load(self, ['x'])" for j in range(6)]
+        parts += [f"class Part{i}:", "    def __init__(self):", *held, *methods]
+    return "\n".join([*parts, "load(Part0(), ['x'])", ""])
+
+
+WEIGHTS = """\
+def load(model, names):
+    pointer = model
+    for name in names:
+        pointer = getattr(pointer, name)
+        pointer = getattr(pointer, name + "")
+    return pointer
+"""
+
+
+def test_going_through_a_library_name_by_name_ends() -> None:
+    path = Path("/example/a.py")
+    begun = time.process_time()
+    project = Project.of({path: _library(240)})
+    Program(project, project.files.values())
+    assert time.process_time() - begun < 30  # a second; minutes where all may be all
