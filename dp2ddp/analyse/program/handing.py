@@ -30,12 +30,15 @@ class HandingOn:
     classes: Classes
     _results: dict[int, tuple[ast.expr, ...]] = field(default_factory=dict)
     _assigned: dict[tuple[int, str], tuple[ast.expr, ...] | None] = field(default_factory=dict)
+    _met: dict[tuple[int, int, tuple[str, ...]], list[str]] = field(default_factory=dict)
+    """The parameters that expressions may be, while one question is answered: more may be known at the next."""
 
     def returned(self, scope: Scope, given: dict[str, Values], site: ast.AST) -> Values | None:
         """What a call returns that gives some parameters these values; None where that is the same for all calls."""
         results = self._results_of(scope)
         if not results:
             return None
+        self._met.clear()
         found: set[Value] = set()
         for result in results:
             held = self.store.of(result)
@@ -47,6 +50,8 @@ class HandingOn:
     def handed(self, callees: Values, call: ast.Call, depth: int = 0) -> list[ast.expr]:
         """What a call gives that comes back out of functions of the project, or is gone through by what does."""
         found: list[ast.expr] = []
+        if depth == 0:
+            self._met.clear()
         for callee in callees:
             if (target := self._target(callee)) is None:
                 return []
@@ -204,8 +209,16 @@ class HandingOn:
             return True
         return isinstance(value, Made) and any(isinstance(it, Made) and it.name == value.name for it in held)
 
-    def _parameters(self, node: ast.expr, scope: Scope, depth: int, seen: tuple[str, ...]) -> Iterator[str]:
+    def _parameters(self, node: ast.expr, scope: Scope, depth: int, seen: tuple[str, ...]) -> list[str]:
         """The parameters that an expression may be, or goes through."""
+        key = id(node), depth, seen
+        if key not in self._met:
+            self._met[key] = list(dict.fromkeys(self._list_parameters(node, scope, depth, seen)))
+        return self._met[key]
+
+    def _list_parameters(
+        self, node: ast.expr, scope: Scope, depth: int, seen: tuple[str, ...]
+    ) -> Iterator[str]:
         match node:
             case ast.IfExp(body=body, orelse=other):
                 yield from self._parameters(body, scope, depth, seen)
