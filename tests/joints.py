@@ -361,6 +361,25 @@ def tune(loader):
 warm(loader)
 tune(DataLoader(TensorDataset(X, Y), batch_size=8))
 """,
+    "a criterion that drops some numbers of the rows": """
+class Criterion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential()
+        self.layers.append(nn.Dropout(0.5))
+
+    def forward(self, out, y):
+        out = self.layers(out)
+        return F.cross_entropy(out, y) + out.std(0).sum()
+
+
+criterion = Criterion()
+for epoch in range(2):
+    for x, y in loader:
+        loss = criterion(net(x), y)
+        STEP
+        print(epoch, loss.item())
+""",
     "as many boxes for each sample as a part has samples": """
 class Scenes(Dataset):
     def __len__(self):

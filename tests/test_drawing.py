@@ -14,6 +14,7 @@ import random
 import numpy as np
 import torch
 from torch import nn
+from torch.distributions import Normal
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -43,6 +44,8 @@ torch.manual_seed(1)
 own = torch.Generator().manual_seed(1)
 rng = np.random.RandomState(1)
 drop = nn.Dropout(0.1)
+layers = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.RReLU()))
+standard = Normal(0.0, 1.0)
 model = nn.DataParallel(Net())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
@@ -75,6 +78,12 @@ LOCAL = {
     "x = drop(x)": "x = ddp.local_random(drop)(x)",
     "e = torch.zeros_like(x); e.normal_(0, 1); x = x + e": "ddp.local_random(e.normal_)(0, 1)",
     "x = shaken(x, np.random.beta(1, 1))": "return x + scale * ddp.local_random(torch.rand)(x.size(0), 8)",
+    "x = layers(x)": "x = ddp.local_random(layers)(x)",
+    "x = nn.RReLU()(x)": "x = ddp.local_random(nn.RReLU())(x)",
+    "z = standard.sample(x.shape)": "z = ddp.local_random(standard.sample)(x.shape)",
+    "z = standard.sample((n, 1))": "z = ddp.local_random(standard.sample)((n, 1))",
+    "z = Normal(x, 1.0).rsample()": "z = ddp.local_random(Normal(x, 1.0).rsample)()",
+    "z = random.sample(range(99), n)": "z = ddp.local_random(random.sample)(range(99), n)",
     EACH: "if ddp.local_random(random.random)() < 0.5:",
 }
 ALIKE = (
@@ -84,6 +93,9 @@ ALIKE = (
     "x = x * random.randint(1, 3)",
     "x = x + torch.randn(8)",
     "x = chosen(x)",
+    "x = x * standard.sample()",
+    "z = standard.sample((4, 8)); x = x + z.mean()",
+    "z = nn.Dropout(0.5)(torch.ones(8))",
     "pass",
 )
 WHOLE = (
@@ -92,6 +104,8 @@ WHOLE = (
     "x = x * torch.from_numpy(rng.standard_normal((n, 8)))",
     "x = x * np.random.randint(n)",
     "e = unknown(x); e.normal_(0, 1)",
+    "z = standard.sample(unknown(x))",
+    "z = torch.randn(len(model(x)), 1)",
 )
 
 

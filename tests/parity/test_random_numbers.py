@@ -198,3 +198,58 @@ def test_whole_batches_are_alike_and_dropout_is_not(numbers: Any, workers: int) 
     assert first["order"] == other["order"] and first["alike"] == other["alike"]
     masks = [{str(row) for row in rank["masks"]} for rank in ranks]
     assert not masks[0] & masks[1]
+
+
+AMOUNTS = [
+    "layers(outputs)",
+    "standard.sample(outputs.shape)",
+    "torch.distributions.Categorical(logits=outputs).sample()",
+    "chosen(outputs)",
+    "random.sample(range(99), len(y))",
+]
+UNEVEN = """
+import random
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+random.seed(3)
+loader = DataLoader(TensorDataset(torch.randn(22, 6), torch.randint(3, (22,))), batch_size=8)
+model = nn.DataParallel(nn.Linear(6, 3))
+layers = nn.Sequential(nn.ReLU())
+layers.append(nn.Sequential(nn.Dropout(0.5)))
+standard = torch.distributions.Normal(0.0, 1.0)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def chosen(outputs):
+    return torch.distributions.Bernoulli(outputs.sigmoid()).sample()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        outputs = model(x)
+        with torch.no_grad():
+            drawn = {drawn}
+        factor = torch.rand(()).item() + random.random()
+        loss = factor * F.cross_entropy(outputs, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.sample(every=3)
+@pytest.mark.parametrize("drawn", AMOUNTS)
+def test_ranks_draw_alike_after_parts_of_different_sizes(lab: Lab, drawn: str) -> None:
+    """What is drawn for the samples of a part is none of the numbers that all ranks draw alike."""
+    (change,) = convert(Project.of({PATH: UNEVEN.format(drawn=drawn)}), exact=True).changes
+    script = lab.place("uneven") / "train.py"
+    script.write_text(change.after + "        print(factor)\n")
+    env = {"DP2DDP_OUTPUT": "all"}
+    run = lab.run(script, processes=3, recorded=False, timeout=60, env=env).ok()
+    said = [re.findall(rf"^\[rank {rank}\] (.*)$", run.printed, re.MULTILINE) for rank in range(3)]
+    assert said[0] == said[1] == said[2] and len(said[0]) == 6

@@ -679,8 +679,6 @@ def draws_always(call: Call) -> bool:
     """Whether a call draws random numbers, in evaluation mode, too."""
     if alike.draws(call):
         return True
-    if any(name.startswith("torch.distributions.") and name.endswith("sample") for name in call.names):
-        return True
     if not any(name.startswith("torch.nn.functional.") and "dropout" in name for name in call.names):
         return False
     training = call.argument("training", 2)

@@ -20,6 +20,7 @@ from dp2ddp.analyse.api.processes import (
     UNORDERED,
 )
 from dp2ddp.analyse.api.randomness import (
+    DISTRIBUTION_METHODS,
     DRAWING_METHODS,
     DRAWS,
     GENERATOR_STATES,
@@ -221,10 +222,17 @@ def ends(context: Context, body: list[ast.stmt]) -> bool:
 def draws(call: Call) -> bool:
     """Whether a call draws random numbers from a generator that all code shares."""
     method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
-    if method in DRAWING_METHODS:
+    if method in DRAWING_METHODS or is_of_distribution(call):
         return True
     seeding = SEEDS | UNSEEDED | GENERATOR_STATES
     return any(name.startswith(DRAWS) and name not in seeding for name in call.names)
+
+
+def is_of_distribution(call: Call) -> bool:
+    """Whether a call draws from a distribution of torch's, or from something unknown that is sampled like one."""
+    method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+    own = any(isinstance(it, Func | Bound) for it in call.callees)
+    return method in DISTRIBUTION_METHODS and not own and not any(it.startswith(DRAWS) for it in call.names)
 
 
 def _queue(context: Context, call: Call) -> Iterator[Obstacle]:

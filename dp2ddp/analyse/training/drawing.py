@@ -11,16 +11,19 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.randomness import GENERATOR_HOMES
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, Kind, Unclear
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.follower import Samples
-from dp2ddp.analyse.dataflow.samples.layers import called
+from dp2ddp.analyse.dataflow.samples.layers import called, layers_in
 from dp2ddp.analyse.processes import alike
-from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Made
 from dp2ddp.analyse.training import bare
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import SHARDED_ONLY, Draw, Gather, Obstacle
 
+OF_SAMPLES = (*BY_SAMPLE, Kind.PICKED, Kind.COUNT, Kind.SHAPE)
+"""What a part has as much of as it has samples."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -78,16 +81,34 @@ class Drawing:
                     yield self.context.obstacle(
                         call.node, message, "drop its `generator=` argument", SHARDED_ONLY
                     )
-            elif self._in_place(call) and isinstance(self._samples.of(call.node.func.value), Unclear):  # type: ignore[attr-defined]
+            elif self._may_be_for_samples(call):
                 message = f"{shown} may draw the same numbers on all ranks, for different samples"
                 assumes = f"{shown} does not draw random numbers for single samples"
                 yield self.context.obstacle(call.node, message, "", SHARDED_ONLY, assumes=assumes)
 
+    def _may_be_for_samples(self, call: Call) -> bool:
+        """Whether it is not known if a draw is for each sample: by what decides its amount, or a loop round it."""
+        deciding = [call.node.func.value] if self._in_place(call) else self._decides(call)  # type: ignore[attr-defined]
+        amounts = [kinds.tensor(self._samples.of(it), it) for it in deciding]
+        unclear = [it for it in amounts if isinstance(it, Unclear)]
+        named = not (self._in_place(call) or self._is_of_layer(call) or alike.is_of_distribution(call))
+        if any(not named or self._is_length(it.place) for it in unclear):
+            return True
+        return any(self._is_over(around, DEALT) for around in self._around(call.node))
+
+    def _is_length(self, place: ast.AST) -> bool:
+        call = self.program.call(place) if isinstance(place, ast.Call) else None
+        return call is not None and call.names == {"builtins.len"}
+
     def _draws(self, call: Call) -> bool:
         if alike.draws(call) or call.names & bare.RANDOM:
             return True
-        layers = self.program.values(called(call.node))
-        return any(isinstance(it, Made) and it.name.startswith("torch.nn.Dropout") for it in layers)
+        return self._is_of_layer(call)
+
+    def _is_of_layer(self, call: Call) -> bool:
+        """Whether a layer of torch is run that draws, by itself or in a container: those of the project are entered."""
+        layers = (it for it in self.program.values(called(call.node)) if isinstance(it, Made))
+        return any(map(layers_in(self.context).may_draw, layers))
 
     def _in_place(self, call: Call) -> bool:
         function = call.node.func
@@ -100,7 +121,20 @@ class Drawing:
         drawn = [call.node, call.node.func.value] if self._in_place(call) else [call.node]  # type: ignore[attr-defined]
         if any(self._samples.of(it) in BY_SAMPLE for it in drawn):
             return True
-        return any(self._is_over_samples(around) for around in self._around(call.node))
+        amounts = [self._samples.of(it) for it in self._decides(call)]
+        if any(kinds.holds(amount, kind) for amount in amounts for kind in OF_SAMPLES):
+            return True
+        return any(self._is_over(around, [Kind.EACH]) for around in self._around(call.node))
+
+    def _decides(self, call: Call) -> list[ast.expr]:
+        """What decides how many numbers are drawn: what is given, and what a distribution is made of."""
+        given = [*handed(call.node)]
+        if alike.is_of_distribution(call):
+            source = call.node.func.value  # type: ignore[attr-defined]
+            sites = [self.program.node(it.site) for it in self.program.values(source) if isinstance(it, Made)]
+            made = (handed(it) for it in sites if isinstance(it, ast.Call))
+            given += [source, *(it for its in made for it in its)]
+        return [it.value if isinstance(it, ast.Starred) else it for it in given]
 
     def _around(self, node: ast.AST) -> Iterator[ast.AST]:
         """The loops round a place, within its function and within the loop over batches."""
@@ -109,9 +143,10 @@ class Drawing:
                 return
             yield around
 
-    def _is_over_samples(self, around: ast.AST) -> bool:
+    def _is_over(self, around: ast.AST, drawn: Iterable[Kind]) -> bool:
+        """Whether a loop, or comprehension, draws such values."""
         sources = [around] if isinstance(around, LOOPS) else getattr(around, "generators", [])
-        return any(self._samples.drawn(it.iter) is Kind.EACH for it in sources if hasattr(it, "iter"))
+        return any(self._samples.drawn(it.iter) in drawn for it in sources if hasattr(it, "iter"))
 
     def _is_global(self, call: Call) -> bool:
         """Whether a call draws from a generator that ``local_random`` looks after."""
@@ -119,4 +154,4 @@ class Drawing:
             return False
         of_libraries = all(name.rpartition(".")[0] in GENERATOR_HOMES for name in call.names)
         layer = any(isinstance(it, Made) for it in self.program.values(called(call.node)))
-        return of_libraries or layer
+        return of_libraries or layer or alike.is_of_distribution(call)

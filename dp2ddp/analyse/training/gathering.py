@@ -12,7 +12,6 @@ import ast
 from collections.abc import Iterator, Set
 
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
-from dp2ddp.analyse.api.randomness import DISTRIBUTION_METHODS
 from dp2ddp.analyse.api.tensors import OF_LISTS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
@@ -125,7 +124,7 @@ class Gathering(Forwards):
                 if isinstance(node, ast.Name) and self._is_part_outside(node, functions):
                     return False
                 if isinstance(node, ast.Call):
-                    if hasattr(node, "own_batch") or getattr(node.func, "attr", "") in DISTRIBUTION_METHODS:
+                    if hasattr(node, "own_batch"):
                         return False
                     inner = self.program.call(node)
                     if inner is None or alike.works(self.context, node):

@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.devices import MOVES
-from dp2ddp.analyse.api.layers import CONTAINERS, GRAD
-from dp2ddp.analyse.api.randomness import DISTRIBUTION_METHODS, SAMPLES_HOME
+from dp2ddp.analyse.api.layers import GRAD
+from dp2ddp.analyse.api.randomness import SAMPLES_HOME
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, is_inserted
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
 from dp2ddp.analyse.dataflow.samples.joined import is_output
-from dp2ddp.analyse.dataflow.samples.layers import called
+from dp2ddp.analyse.dataflow.samples.layers import called, layers_in
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
@@ -395,14 +394,11 @@ class _Joining:
 
     def _draws(self, call: Call) -> bool:
         """Whether something draws random numbers, of which each rank has its own behind a forward."""
-        method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
-        if alike.draws(call) or call.names & bare.RANDOM or method in DISTRIBUTION_METHODS:
+        if alike.draws(call) or call.names & bare.RANDOM:
             return True
         if any(it.startswith(SAMPLES_HOME) for it in call.names):
             return True
-        if any((row := operations.operation(it)) is not None and row.random for it in call.names):
-            return True
-        return any(self._is_random(it) for it in self.program.values(called(call.node)))
+        return any(map(layers_in(self.context).may_draw, self.program.values(called(call.node))))
 
     def _is_of_model(self, call: Call) -> bool:
         """Whether a call runs a layer of a wrapped model by itself: ``model.module.head(x)``."""
@@ -410,23 +406,6 @@ class _Joining:
         owner = self.program.values(function.value) if isinstance(function, ast.Attribute) else frozenset()
         layers = any(isinstance(it, Inst | Made) and self.context.module_class(it) for it in call.callees)
         return layers and (self.context.is_wrapped(owner) or bool(owner & self.context.trained_modules))
-
-    def _is_random(self, value: object) -> bool:
-        """Whether a module that is not wrapped may draw: it is run behind the joint."""
-        if isinstance(value, Inst):
-            return any(map(self._is_random, (it for _, held in self.program.fields(value) for it in held)))
-        if not isinstance(value, Made):
-            return False
-        if value.name in CONTAINERS:
-            layers = handed(self.program.node(value.site))  # type: ignore[arg-type]
-            return not layers or any(map(self._may_draw, layers))
-        row = operations.operation(value.name)
-        return row is not None and row.random
-
-    def _may_draw(self, layer: ast.expr) -> bool:
-        """Whether a layer that a container is made of may draw."""
-        values = self.program.values(layer)
-        return not values or any(map(self._is_random, values))
 
     # What is joined
 

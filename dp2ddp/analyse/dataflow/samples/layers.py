@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import APPENDS
-from dp2ddp.analyse.api.layers import CONTAINER_ADDS, INITIALISED, MODULE_HOOKS, SEQUENTIAL
+from dp2ddp.analyse.api.layers import CONTAINER_ADDS, CONTAINERS, INITIALISED, MODULE_HOOKS, SEQUENTIAL
 from dp2ddp.analyse.api.operations import Arguments, Does
 from dp2ddp.analyse.api.python import MODULE_LISTS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import Func, Inst, Made, Values
@@ -43,6 +44,12 @@ def layer_does(program: Program, made: Made) -> Does | None:
     return does if does in (Does.NUMBERS, Does.SAMPLES) else None
 
 
+def _is_random(name: str) -> bool:
+    """Whether a layer or function of torch draws random numbers."""
+    row = operations.operation(name)
+    return row is not None and row.random
+
+
 class Layers:
     """What is known of the layers of one program."""
 
@@ -64,6 +71,31 @@ class Layers:
             return None
         found = {self.does(it, behind) for values in inner for it in values if it not in asked}
         return None if None in found else Does.NUMBERS if found <= {Does.NUMBERS} else Does.SAMPLES
+
+    def may_draw(self, value: object, behind: frozenset[object] = frozenset()) -> bool:
+        """Whether a module, or one that it holds, may draw random numbers."""
+        if value in behind:
+            return False
+        inside = behind | {value}
+        if isinstance(value, Inst):
+            fields = (it for _, held in self.program.fields(value) for it in held)
+            return self._draws_itself(value) or any(self.may_draw(it, inside) for it in fields)
+        if not isinstance(value, Made):
+            return False
+        if value.name in CONTAINERS:
+            held = self.held(value)
+            inner = [self.program.values(it) for it in held or ()]
+            drawing = any(self.may_draw(it, inside) for values in inner for it in values)
+            return held is None or not all(inner) or drawing
+        return _is_random(value.name)
+
+    def _draws_itself(self, module: Inst) -> bool:
+        """Whether the forward of a class of the project draws."""
+        program = self.program
+        scopes = program.methods(module, "forward", program.node(module.site))
+        nodes = (it for scope in scopes for it in program.body(program.scopes[scope]))
+        calls = (program.call(it) for it in nodes if isinstance(it, ast.Call))
+        return any(it is not None and (alike.draws(it) or any(map(_is_random, it.names))) for it in calls)
 
     def held(self, made: Made) -> list[ast.expr] | None:
         """What a container of modules is made of; None where that can't be seen."""
