@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn, optim
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler, SubsetRandomSampler, TensorDataset, WeightedRandomSampler
 
 torch.manual_seed(0)
 X, Y = torch.randn(44, 6), torch.randint(0, 3, (44,))
@@ -377,6 +377,20 @@ criterion = Criterion()
 for epoch in range(2):
     for x, y in loader:
         loss = criterion(net(x), y)
+        STEP
+        print(epoch, loss.item())
+""",
+    "samplers that are iterated by the program": """
+some = SubsetRandomSampler(range(3))
+for epoch in range(2):
+    keep = torch.tensor(list(WeightedRandomSampler(torch.ones(44), 30)))
+    for x, y in DataLoader(TensorDataset(X[keep], Y[keep]), batch_size=8, shuffle=True):
+        order, scale = list(RandomSampler(range(5))), 1.0
+        for k in some:
+            scale = scale * (k + 1)
+            break
+        out = net(x)
+        loss = F.cross_entropy(out, y) * order[0] + out.std(0).sum() * scale
         STEP
         print(epoch, loss.item())
 """,

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset, WeightedRandomSampler
 
 
 class Net(nn.Module):
@@ -96,6 +96,7 @@ ALIKE = (
     "x = x * standard.sample()",
     "z = standard.sample((4, 8)); x = x + z.mean()",
     "z = nn.Dropout(0.5)(torch.ones(8))",
+    "z = list(SubsetRandomSampler(range(8)))",
     "pass",
 )
 WHOLE = (
@@ -105,6 +106,8 @@ WHOLE = (
     "x = x * np.random.randint(n)",
     "e = unknown(x); e.normal_(0, 1)",
     "z = standard.sample(unknown(x))",
+    "z = list(SubsetRandomSampler(range(n)))",
+    "z = [i for i in WeightedRandomSampler(torch.ones(len(y)), 3)]",
     "z = torch.randn(len(model(x)), 1)",
 )
 

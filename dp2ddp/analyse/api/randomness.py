@@ -80,3 +80,5 @@ FORMATS_TIME = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time
 DISTRIBUTION_METHODS = frozenset({"sample", "rsample", "sample_n"})
 # The home of what hands samples out, in an order that may be drawn.
 SAMPLES_HOME = ("torch.utils.data.",)
+# What of that draws when it is iterated, by the end of its name.
+DRAWING_SAMPLERS = ("RandomSampler",)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dp2ddp.analyse.api.randomness import GENERATOR_HOMES
+from dp2ddp.analyse.api.randomness import DRAWING_SAMPLERS, GENERATOR_HOMES, SAMPLES_HOME
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, Kind, Unclear
@@ -78,9 +78,9 @@ class Drawing:
             if self._is_for_samples(call):
                 if not self._is_global(call):
                     message = f"{shown} draws the same numbers on all ranks, for different samples"
-                    yield self.context.obstacle(
-                        call.node, message, "drop its `generator=` argument", SHARDED_ONLY
-                    )
+                    given = call.argument("generator") is not None
+                    help = "drop its `generator=` argument" if given else ""
+                    yield self.context.obstacle(call.node, message, help, SHARDED_ONLY)
             elif self._may_be_for_samples(call):
                 message = f"{shown} may draw the same numbers on all ranks, for different samples"
                 assumes = f"{shown} does not draw random numbers for single samples"
@@ -101,7 +101,7 @@ class Drawing:
         return call is not None and call.names == {"builtins.len"}
 
     def _draws(self, call: Call) -> bool:
-        if alike.draws(call) or call.names & bare.RANDOM:
+        if alike.draws(call) or call.names & bare.RANDOM or any(map(_is_sampler, call.names)):
             return True
         return self._is_of_layer(call)
 
@@ -155,3 +155,8 @@ class Drawing:
         of_libraries = all(name.rpartition(".")[0] in GENERATOR_HOMES for name in call.names)
         layer = any(isinstance(it, Made) for it in self.program.values(called(call.node)))
         return of_libraries or layer or alike.is_of_distribution(call)
+
+
+def _is_sampler(name: str) -> bool:
+    """Whether something makes a sampler that draws where it is iterated, as many numbers as it is given."""
+    return name.startswith(SAMPLES_HOME) and name.endswith(DRAWING_SAMPLERS)
