@@ -207,6 +207,35 @@ def test_one_of_a_package_that_nothing_is_known_of_is_said() -> None:
     assert "things.MyDataParallel is neither nn.DataParallel" in error.message
 
 
+def test_one_that_is_imported_where_it_is_installed_may_take_the_place_of_the_project_s() -> None:
+    """Once the project's class is the runtime's, this is still no other way to use several GPUs."""
+    own = """
+from torch.nn.parallel.data_parallel import DataParallel
+
+
+class Own(DataParallel):
+    def replicate(self, module, device_ids):
+        return super().replicate(module, device_ids)
+"""
+    imported = """
+try:
+    from things import MyDataParallel as Own
+except ImportError:
+    from own import Own
+
+
+def again(module):
+    return Own(again(module.module)) if isinstance(module, nn.DataParallel) else module
+
+
+"""
+    text = PROGRAM.replace("data = ", imported + "data = ", 1).replace(WRAP, "model = Own(again(model))")
+    conversion = convert(Project.of({PATH: text, PATH.with_name("own.py"): own}))
+    assert not conversion.errors
+    changed = {change.path.name: change.after for change in conversion.changes}
+    assert "class Own(ddp.DataParallel):" in changed["own.py"]
+
+
 CALLING = """
 def call_back(copies):
     for number, copy in enumerate(copies):

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.inspection import ASKS_FOR_WRAP
 from dp2ddp.analyse.api.layers import WRAP_NAMES
-from dp2ddp.analyse.api.parallel import FUNCTION, STEPS, WRAP
+from dp2ddp.analyse.api.parallel import DDP_WRAPS, FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.values import Cls, Ext, Func, Made
+from dp2ddp.analyse.program.values import Cls, Ext, Func, Made, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.analyse.wrapping.unused import unused, without_backward
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle
+
+KNOWN = {WRAP, *DDP_WRAPS}
+"""What wraps, before and after a program is converted."""
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
@@ -25,7 +28,9 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if FUNCTION in call.names:
             yield _replicating(context, call)
         trained = context.runs_in_training(call.node)
-        for callee in call.callees if (trained or not context.scripts) and WRAP not in call.names else ():
+        for callee in (
+            call.callees if (trained or not context.scripts) and not _may_wrap(context, call) else ()
+        ):
             if isinstance(callee, Ext) and _looks_alike(callee.name):
                 yield context.obstacle(
                     call.node,
@@ -58,6 +63,15 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 yield from unused(context, call)
             elif _may_run(context, call):
                 yield _replicating(context, call)
+
+
+def _may_wrap(context: Context, call: Call) -> bool:
+    """Whether a call makes one of nn.DataParallel's or the runtime's, or of a class that derives from it.
+
+    Another class may be imported in its place, where that is installed.
+    """
+    bases = (it for callee in call.callees if isinstance(callee, Cls) for it in context.program.bases(callee))
+    return bool((call.names | set(map(full_name, bases))) & KNOWN)
 
 
 def _lacking(context: Context) -> Iterator[Obstacle]:
