@@ -97,8 +97,10 @@ class Drawing:
         return any(self._is_over(around, DEALT) for around in self._around(call.node))
 
     def _is_length(self, place: ast.AST) -> bool:
+        """Whether something asks for the length of what may be a list, or rows."""
         call = self.program.call(place) if isinstance(place, ast.Call) else None
-        return call is not None and call.names == {"builtins.len"}
+        asked = call is not None and call.names == {"builtins.len"} and handed(call.node)
+        return bool(asked) and self._samples.of(asked[0]) in DEALT
 
     def _draws(self, call: Call) -> bool:
         if alike.draws(call) or call.names & bare.RANDOM or any(map(_is_sampler, call.names)):
