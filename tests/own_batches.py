@@ -72,6 +72,46 @@ def _program(body: str, step: str = STEP) -> str:
 
 
 DIVIDED = {
+    "objects of a class": """
+class Batch:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+def batches():
+    order = torch.randperm(len(X))
+    for start in range(0, len(X), 8):
+        yield Batch(X[order[start : start + 8]], Y[order[start : start + 8]])
+
+
+for epoch in range(2):
+    for batch in batches():
+        loss = criterion(net(batch.x), batch.y)
+        STEP
+    print(epoch, loss.item())
+""",
+    "objects of a class that are joined": """
+class Batch:
+    def __init__(self, x, y):
+        self.x, self.y, self.size = x, y, len(x)
+
+    def __iter__(self):
+        return iter((self.x, self.y))
+
+
+def batches():
+    order = torch.randperm(len(X))
+    for start in range(0, len(X), 8):
+        yield Batch(X[order[start : start + 8]], Y[order[start : start + 8]])
+
+
+for epoch in range(2):
+    for batch in batches():
+        out = net(batch.x)
+        loss = F.cross_entropy(out, batch.y, reduction="sum") / batch.size
+        STEP
+        print(epoch, loss.item(), batch.size)
+""",
     "slices": """
 for epoch in range(2):
     total = 0.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
+from torch.nn import Module
 from torch.nn.utils.rnn import PackedSequence
 
 
@@ -37,7 +38,7 @@ def is_structure(batch: Any) -> bool:
     """Whether a batch is one of several tensors or the like; else it has a sample in each place."""
     if isinstance(batch, list):
         return all(map(_is_array, batch))
-    return isinstance(batch, tuple | Mapping)
+    return isinstance(batch, tuple | Mapping) or has_arrays(batch)
 
 
 def _within(value: Any) -> set[int]:
@@ -50,7 +51,7 @@ def _sizes(value: Any) -> set[int]:
     """How many samples a value may have; none for what is handed on."""
     if isinstance(value, PackedSequence):
         return {-1}  # nothing has as many
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) or has_arrays(value):
         return _within(value)
     if isinstance(value, list | tuple):
         within = _within(value)
@@ -59,7 +60,21 @@ def _sizes(value: Any) -> set[int]:
 
 
 def _entries(value: Any) -> Iterator[Any]:
+    if has_arrays(value):
+        return iter(vars(value).values())
     return iter(value.values() if isinstance(value, Mapping) else value)
+
+
+def has_arrays(value: Any) -> bool:
+    """Whether something is an object of a class of somebody's own, which keeps a batch's tensors in attributes."""
+    if (
+        is_sized(value)
+        or isinstance(value, type | Module)
+        or _is_array(value)
+        or not hasattr(value, "__dict__")
+    ):
+        return False
+    return any(map(_is_array, vars(value).values()))
 
 
 def _is_array(value: Any) -> bool:
@@ -81,6 +96,10 @@ def _cut(value: Any, total: int, own: slice) -> Any:
         for key, it in value.items():
             new[key] = _cut(it, total, own)
         return new
+    if has_arrays(value):
+        new = copy(value)
+        vars(new).update({name: _cut(it, total, own) for name, it in vars(value).items()})
+        return new
     if isinstance(value, list | tuple) and _within(value) == {total}:
         entries = [_cut(it, total, own) for it in value]
         return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
@@ -96,6 +115,8 @@ def shown(value: Any) -> str:
     """What a value is, without its numbers."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {shown(it)}" for key, it in value.items()) + "}"
+    if has_arrays(value):
+        return f"{type(value).__name__}({', '.join(f'{key}={shown(it)}' for key, it in vars(value).items())})"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(shown, value)) + ")"
     shape = getattr(value, "shape", None)
@@ -105,9 +126,57 @@ def shown(value: Any) -> str:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """All that tuples, lists and dicts hold."""
-    if isinstance(value, list | tuple | Mapping):
+    """All that tuples, lists, dicts and objects with tensors hold."""
+    if isinstance(value, list | tuple | Mapping) or has_arrays(value):
         for it in _entries(value):
             yield from leaves(it)
     else:
         yield value
+
+
+class Opened(dict[str, Any]):
+    """The attributes of an object that has tensors in them, in its place."""
+
+    def __init__(self, like: Any, held: Mapping[str, Any]) -> None:
+        super().__init__(held)
+        self.like = like
+
+    def __copy__(self) -> Opened:
+        return Opened(self.like, self)
+
+    copy = __copy__
+
+    def closed(self) -> Any:
+        """An object of the same class with these attributes."""
+        made = copy(self.like)
+        vars(made).update(self)
+        return made
+
+
+def opened(value: Any) -> Any:
+    """A structure with the attributes of objects that have tensors in them in their places."""
+    if has_arrays(value):
+        return Opened(value, {name: opened(it) for name, it in vars(value).items()})
+    return _rebuilt(value, opened)
+
+
+def closed(value: Any) -> Any:
+    """The structure that ``opened`` has opened, or one with other tensors in it."""
+    return _rebuilt(value, closed).closed() if isinstance(value, Opened) else _rebuilt(value, closed)
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A structure with each of its entries changed; itself where none is."""
+    if isinstance(value, dict):
+        changed = {key: change(it) for key, it in value.items()}
+        if all(changed[key] is it for key, it in value.items()):
+            return value
+        new = copy(value)
+        new.update(changed)
+        return new
+    if isinstance(value, list | tuple):
+        entries = [change(it) for it in value]
+        if all(one is other for one, other in zip(entries, value, strict=True)):
+            return value
+        return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
+    return value

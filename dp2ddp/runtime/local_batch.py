@@ -47,8 +47,9 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False, dim:
 
     Args:
         batch: a tensor or array with the samples in dimension 0; a tuple, dict or list of these, as a DataLoader hands
-            out, all with as many samples; or a list of anything else with a sample in each place. Lists and tuples in
-            another one may be either. Numbers, strings and None are handed on, and None alone.
+            out, or an object of another class with such attributes, all with as many samples; or a list of anything
+            else with a sample in each place. Lists and tuples in another one may be either. Numbers, strings and None
+            are handed on, and None alone.
         weighed: whether parts weigh by their numbers of samples, as in ``shard``.
         if_wrapped: for a model that is wrapped under a condition only, as in ``shard``.
         dim: the dimension of the samples. Where it is not 0, ``batch`` is a tensor, or tuples, dicts and lists of such.

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from . import debug, graph, nested, parts, persample, plain, ranks
+from . import cutting, debug, graph, nested, parts, persample, plain, ranks
 from .exchange import exchange
 
 Rows = TypeVar("Rows")
@@ -34,9 +34,9 @@ def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None) -> Rows
     The outputs of ``DataParallel`` are the whole batch's already.
 
     Args:
-        values: this rank's rows, a tensor or array, or lists, tuples and dicts of these; all ranks must call. The
-            numbers of rows may differ between ranks. A rank whose part of the global batch is empty adds none. A list
-            with an entry for each sample (strings, boxes, dicts of them) is joined as a list: one that has as many
+        values: this rank's rows, a tensor or array, or lists, tuples, dicts and objects of these; all ranks must call.
+            The numbers of rows may differ between ranks. A rank whose part of the global batch is empty adds none. A
+            list with an entry for each sample (strings, boxes, dicts of them) is joined as a list: one that has as many
             entries as this rank's part has samples, where the entries have other numbers of rows, or had them at this
             line before. None stays None, and other numbers and strings stay as they are, if all ranks have the same.
         dim: the dimension of the samples.
@@ -58,9 +58,9 @@ def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None) -> Rows
             may be one with an entry for each sample, or one of several tensors.
     """
     if ranks.is_alone("whole_batch()"):
-        _check(nested.flatten(values))
+        _check(nested.flatten(cutting.opened(values)))
         return values
-    values = persample.marked(values, "whole_batch()", sys._getframe(1), entries)
+    values = persample.marked(cutting.opened(values), "whole_batch()", sys._getframe(1), entries)
     leaves = nested.flatten(values)
     _check(leaves)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -86,7 +86,7 @@ def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None) -> Rows
     found = [None if leaf is None else next(whole[_kind(leaf)]) for leaf in leaves]
     first: dict[int, Any] = {}  # what was one tensor by two names still is
     found = [first.setdefault(id(leaf), it) for leaf, it in zip(leaves, found, strict=True)]
-    return nested.unflatten(values, found)
+    return cutting.closed(nested.unflatten(values, found))
 
 
 def _kind(leaf: Any) -> type:
