@@ -463,6 +463,25 @@ for epoch in range(2):
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
 APART = {
+    "a layer of the wrapped model by itself": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.body(x).relu()
+
+
+net = nn.DataParallel(Net())
+optimizer = optim.SGD(net.parameters(), lr=0.1, weight_decay=0.01)
+for epoch in range(2):
+    for x, y in loader:
+        features = net(x)
+        loss = F.cross_entropy(net.module.head(features), y) + features.pow(2).mean()
+        STEP
+    print(epoch, loss.item())
+""",
     "two steps in a round": """
 head = nn.DataParallel(nn.Linear(3, 3))
 other = optim.SGD(head.parameters(), lr=0.1)

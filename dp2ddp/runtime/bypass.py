@@ -1,8 +1,9 @@
-"""Forwards that go past a wrapped model while the ranks' parts differ in size: what they compute can't be weighed.
+"""Forwards that go past a wrapped model while the ranks' parts differ in size: what their gradients weigh.
 
-Only the wrapper's forward knows what a gradient weighs. So in such a batch the layers of the model look whether they
-run inside of it; a gradient that comes back to one that did not is refused, with the line that called it. Terms of the
-loss that use parameters alone (a penalty) are the same on every rank and need no weight.
+The wrapper's forward knows that. So in such a batch the layers of the model look whether they run inside of it. One
+that runs on what the wrapper has handed out, ``model.module.head(model(x))``, weighs as that does; on the rows of all
+ranks it needs no weight. Of anything else it isn't known: a gradient that comes back is refused, with the line that
+called. Terms of the loss that use parameters alone (a penalty) are the same on every rank and need no weight.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from . import lines, parts
+from . import graph, lines, parts, weighing
 
 
 def guard(module: torch.nn.Module, inside: Any, name: str = "the wrapped model") -> list[Any]:
@@ -25,7 +26,9 @@ def guard(module: torch.nn.Module, inside: Any, name: str = "the wrapped model")
     """
     hook = _Guard(module, inside, name)
     layers = [layer for layer in module.modules() if layer._parameters]
-    return [layer.register_forward_hook(hook, prepend=True) for layer in layers]
+    before = _Before(hook)
+    handles = [it.register_forward_pre_hook(before, with_kwargs=True) for it in layers]
+    return handles + [it.register_forward_hook(hook, prepend=True, with_kwargs=True) for it in layers]
 
 
 class Inside:
@@ -59,15 +62,13 @@ class _Guard:
     def __reduce__(self) -> Any:
         return in_a_copy()
 
-    def __call__(self, layer: torch.nn.Module, inputs: Any, output: Any) -> None:
-        module = self._module()
-        if module is None or self._inside or not torch.is_grad_enabled():
-            return
-        if torch._C._current_graph_task_id() != -1:  # a checkpointed layer, run again in the backward pass
-            return
-        if not parts.may_differ(inputs):
-            return
-        message = _message(module, layer, self._name)
+    def __call__(self, layer: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        if not self.is_passed((args, kwargs)):
+            return None
+        weight = _weight(args, kwargs)
+        if weight is not None:
+            return weighing.weighed(output, weight)
+        message = _message(self._module(), layer, self._name)
 
         def refuse(_: torch.Tensor) -> NoReturn:
             raise RuntimeError(message)
@@ -75,6 +76,46 @@ class _Guard:
         for tensor in parts.tensors(output):
             if tensor.requires_grad:
                 tensor.register_hook(refuse)
+        return None
+
+    def is_passed(self, inputs: Any) -> bool:
+        """Whether a layer runs outside of what weighs, in a batch whose parts differ."""
+        if self._module() is None or self._inside or not torch.is_grad_enabled():
+            return False
+        if torch._C._current_graph_task_id() != -1:  # a checkpointed layer, run again in the backward pass
+            return False
+        return parts.may_differ(inputs) and not _is_whole(inputs)
+
+
+class _Before:
+    """A hook before the forward: a gradient through the inputs meets the wrapper, which weighs it once more."""
+
+    def __init__(self, guard: _Guard) -> None:
+        self._guard = guard
+
+    def __reduce__(self) -> Any:
+        return in_a_copy()
+
+    def __call__(self, _: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+        weight = _weight(args, kwargs) if self._guard.is_passed((args, kwargs)) else None
+        return None if weight is None else weighing.unweighed((args, kwargs), weight)
+
+
+def _is_whole(inputs: Any) -> bool:
+    """Whether all that a layer is given that has a graph is made of the rows of all ranks."""
+    linked = [it for it in parts.tensors(inputs) if it.requires_grad]
+    return bool(linked) and all(map(graph.is_whole, linked))
+
+
+def _weight(*inputs: Any) -> float | None:
+    """What the gradients through a layer's inputs weigh; None where that isn't known."""
+    linked = [it for it in parts.tensors(inputs) if it.requires_grad]
+    if any(map(graph.is_whole, linked)):
+        return None
+    try:
+        return graph.forward_weight(*linked)
+    except RuntimeError:  # several batches
+        return None
 
 
 def _message(module: torch.nn.Module, layer: torch.nn.Module, weighs: str) -> str:

@@ -210,11 +210,12 @@ x, y = own(*draw(2 * world, 0))
 for step in (whole, method, layer, mixed, other):
     assert refused(step)[1] == "", step
 x, y = own(*draw(2 * world + 1, 1))
-for step in (whole, method, layer, mixed):
+for step in (whole, method, layer):
     where, message = refused(step)
     assert where in message and "bypassing the wrapped model" in message, (step, where, message)
 assert "layer 'head' of Net" in refused(layer)[1] and "layer 'body.0' of Net" in refused(method)[1]
-assert refused(other)[1] == "" and refused(outer)[1] == ""
+for step in (mixed, other, outer):  # a layer on what the wrapper has handed out weighs as that
+    assert refused(step)[1] == "", step
 
 # what trains nothing may go past it; copies made meanwhile have no guard; checkpointing runs layers again
 with torch.no_grad():
