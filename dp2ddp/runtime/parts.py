@@ -118,7 +118,7 @@ def drawn(loader: Any, part: Part) -> None:
     """Note that ``loader`` is about to hand out ``part`` for training."""
     record = _drawn.setdefault(loader, _Drawn())
     same = _in_play[-1:] == [record] and [*record.last] == [part] and not record.ended
-    if not record.count:
+    if record not in _latest:
         _latest[:] = [it for it in _latest if not (it.ended or it.dropped)] + [record]
     record.count += 1
     record.last[part] = record.count
@@ -141,7 +141,9 @@ def exhausted(loader: Any) -> None:
 
 def forget(loaders: Iterable[Any]) -> None:
     """Forget the parts that some loaders have handed out: no more forward is about them."""
-    gone = [record for record in map(_drawn.get, loaders) if record in _in_play]
+    found = [*map(_drawn.get, loaders)]
+    _latest[:] = [it for it in _latest if it not in found]
+    gone = [record for record in found if record in _in_play]
     if gone:
         _in_play[:] = [record for record in _in_play if record not in gone]
         _tell_watchers()
