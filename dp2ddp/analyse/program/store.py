@@ -77,7 +77,9 @@ class Store:
             # What is not seen after so many runs is seen in the next round, or not at all.
             budget = 100 * len(statements)
             while self._stale and budget > 0:
-                for index in sorted(self._stale):  # in turn, so that what grows step by step is read after several
+                for index in sorted(
+                    self._stale
+                ):  # in turn, so that what grows step by step is read after several
                     budget -= 1
                     if index in self._stale:
                         run(index)
