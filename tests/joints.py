@@ -459,6 +459,307 @@ for epoch in range(2):
         if i % 3 == 0:
             print(epoch, i, loss.item() * 2, margin.min().item())
 """,
+    "a lambda with a part": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        rows = torch.stack(list(map(lambda o: (o - y.float().mean()).pow(2).mean(), out)))
+        loss = rows.median() + rows.mean()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a loss that is given a lambda with a part": """
+def each(function, rows):
+    return torch.stack([function(row) for row in rows]).median() + rows.std(0).sum()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = each(lambda o: (o - y.float().mean()).pow(2).mean(), out)
+        STEP
+    print(epoch, loss.item())
+""",
+    "meters of times and of losses": """
+import time
+
+
+class Meter:
+    def __init__(self):
+        self.sum, self.count, self.val = 0.0, 0, 0.0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+
+    @property
+    def avg(self):
+        return self.sum / self.count
+
+
+def accuracy(output, target, topk=(1, 2)):
+    size = target.size(0)
+    _, pred = output.topk(max(topk), 1)
+    right = pred.t().eq(target.view(1, -1).expand_as(pred.t()))
+    return [right[:k].reshape(-1).float().sum(0).mul(100.0 / size).item() for k in topk]
+
+
+for epoch in range(2):
+    loading, losses, top = Meter(), Meter(), Meter()
+    end = time.time()
+    for i, (input, target) in enumerate(loader):
+        loading.update(time.time() - end)
+        shown = (len(loader) * epoch + i) % 2 == 0
+        output = net(input)
+        loss = F.cross_entropy(output, target) + output.std(0).sum()
+        top.update(accuracy(output.data, target)[1], input.size(0))
+        losses.update(loss.item(), input.size(0))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        end = time.time()
+        if shown:
+            print(epoch, i, losses.val, losses.avg, top.avg)
+""",
+    "trainers of which one is chosen": """
+import os
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+
+    def train(self, loader):
+        for self.index, batch in enumerate(loader):
+            shown = self.step(batch)
+            print(self.index, *(f"{name} {value:.6f}" for name, value in shown.items()))
+
+
+class Plain(Trainer):
+    def step(self, batch):
+        x, y = batch
+        out = self.model(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss.item()}
+
+
+class Triplet(Trainer):
+    def step(self, batch):
+        x, y = batch
+        out = self.model(x)
+        far = torch.cdist(out, out)
+        same = (y[:, None] == y[None, :]).float()
+        loss = (far * same).max(1).values.mean() + F.relu(1 - far + 9 * same).min(1).values.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss.item(), "far": far.max().item()}
+
+
+trainer = {"plain": Plain, "triplet": Triplet}[os.environ.get("KIND", "triplet")](net)
+for epoch in range(2):
+    trainer.train(loader)
+""",
+    "a branch for each precision": """
+import os
+
+half = os.environ.get("HALF", "0") == "1"
+for epoch in range(2):
+    for x, y in loader:
+        if half:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                out = net(x)
+                loss = F.cross_entropy(out, y) + out.std(0).sum()
+        else:
+            out = net(x)
+            loss = F.cross_entropy(out, y) + out.std(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "metrics by way of decorators, where they are shown": """
+def no_grad(function):
+    def wrapper(*args, **kwargs):
+        with torch.no_grad():
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def each(function):
+    def wrapper(values):
+        if isinstance(values, dict):
+            return {key: wrapper(value) for key, value in values.items()}
+        return [wrapper(it) for it in values] if isinstance(values, list) else function(values)
+
+    return wrapper
+
+
+@each
+def number(value):
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
+@no_grad
+def worst(outs, y):
+    errors = []
+    for i in range(outs.shape[0]):
+        errors.append((outs[i] - y[i]).abs().max())
+    return errors[0] if len(errors) == 1 else sum(errors) / len(errors)
+
+
+def train_sample(sample, shown=False):
+    x, y = sample
+    optimizer.zero_grad()
+    out = net(x)
+    mask = (y > 0) & (y < 9)
+    loss = F.cross_entropy(out[mask], y[mask]) if mask.any() else out.sum() * 0
+    numbers = {"loss": loss}
+    if shown:
+        numbers["worst"] = [worst(it, y) for it in (out, out * 2)]
+    loss.backward()
+    optimizer.step()
+    return number(loss), number(numbers)
+
+
+for epoch in range(2):
+    for index, sample in enumerate(loader):
+        step = len(loader) * epoch + index
+        shown = step % 3 == 0
+        loss, numbers = train_sample(sample, shown=shown)
+        if shown:
+            print(step, f"{numbers['loss']:.6f}", *(f"{it:.6f}" for it in numbers["worst"]))
+""",
+    "an optimizer that is made anew within the loop": """
+def make(lr):
+    return optim.SGD(net.parameters(), lr=lr)
+
+
+epoch = 0
+for index, (x, y) in enumerate(loader):
+    if index % 2 == 0:
+        epoch += 1
+        optimizer = make(0.1 / epoch)
+        for group in optimizer.param_groups:
+            print(f"epoch {epoch} lr {group['lr']}")
+    out = net(x)
+    loss = F.cross_entropy(out, y) + out.std(0).sum()
+    STEP
+    print(index, loss.item())
+""",
+    "a model that keeps what it computes": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        self.features = F.relu(self.hidden(x))
+        return self.head(self.features), self.features
+
+
+net = nn.DataParallel(Net())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out, features = net(x)
+        loss = F.cross_entropy(out, y) + features.var(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "children of the model, trained with rates of their own": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(F.relu(self.body(x)))
+
+
+net = nn.DataParallel(Net())
+fresh, base = [], []
+for name, child in net.module.named_children():
+    if name == "head":
+        fresh += [p for p in child.parameters()]
+    else:
+        base += [p for p in child.parameters()]
+optimizer = optim.SGD([{"params": base, "lr": 0.01}, {"params": fresh}], lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "hooks that count a model's operations before the training": """
+def operations(model):
+    counted, named = [], {}
+
+    def linear(module, given, output):
+        counted.append(given[0].size(0) * module.weight.nelement())
+        named["last"] = output.numel()
+
+    def register(module):
+        children = list(module.children())
+        if not children and isinstance(module, nn.Linear):
+            module.register_forward_hook(linear)
+        for child in children:
+            register(child)
+
+    register(model)
+    model(torch.rand(2, 6))
+    total = sum(counted)
+    for value in named.values():
+        total += value
+    return total
+
+
+epochs = 2 if operations(nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))) > 20 else 1
+for epoch in range(epochs):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a model that returns its losses in a list of a dict": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, batch):
+        features = F.relu(self.body(batch["x"]))
+        out = self.head(features)
+        losses = [F.cross_entropy(out, batch["y"]), features.mean(), out.std(0).sum(), out.pow(2).mean()]
+        return {"losses": losses, "predict": [out, features], "right": (out.argmax(1) == batch["y"]).float().mean()}
+
+
+class Meter:
+    def __init__(self):
+        self.values = {}
+
+    def update(self, **kwargs):
+        for key, value in kwargs.items():
+            self.values.setdefault(key, []).append(value)
+
+
+net = nn.DataParallel(Net())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    meter = Meter()
+    for x, y in loader:
+        outputs = net({"x": x, "y": y})
+        first, second, third, fourth = (torch.mean(it) for it in outputs["losses"])
+        loss = first * second.detach() + third + fourth
+        STEP
+        meter.update(loss=loss.item(), right=torch.mean(outputs["right"]).item())
+    print(epoch, *(f"{key} {sum(it):.6f}" for key, it in meter.values.items()))
+""",
 }
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
@@ -560,15 +861,6 @@ for epoch in range(2):
             return loss
 
         loss = optimizer.step(closure)
-    print(epoch, loss.item())
-""",
-    "a lambda with a part": """
-for epoch in range(2):
-    for x, y in loader:
-        out = net(x)
-        rows = torch.stack(list(map(lambda o: (o - y.float().mean()).pow(2).mean(), out)))
-        loss = rows.median() + rows.mean()
-        STEP
     print(epoch, loss.item())
 """,
     "a default that is a part": """
@@ -696,18 +988,6 @@ for epoch in range(2):
         STEP
     print(epoch, loss.item())
 """,
-    "a loss that is given a lambda with a part": """
-def each(function, rows):
-    return torch.stack([function(row) for row in rows]).median() + rows.std(0).sum()
-
-
-for epoch in range(2):
-    for x, y in loader:
-        out = net(x)
-        loss = each(lambda o: (o - y.float().mean()).pow(2).mean(), out)
-        STEP
-    print(epoch, loss.item())
-""",
     "a loss of an attribute that the loop sets": """
 class Trainer:
     def loss(self, out):
@@ -781,6 +1061,63 @@ for epoch in range(2):
         loss = F.cross_entropy(out, y) + out.std(0).sum() + bank.mean() * 0.0
         STEP
     print(epoch, loss.item(), bank.sum().item())
+""",
+    "a batch of another loader behind the forward": """
+others = DataLoader(TensorDataset(X), batch_size=8, shuffle=True)
+for epoch in range(2):
+    more = iter(others)
+    for x, y in loader:
+        out = net(x)
+        (other,) = next(more)
+        loss = F.cross_entropy(out, y) + out.std(0).sum() * other.max()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a closure that keeps a part": """
+kept = []
+for epoch in range(2):
+    for x, y in loader:
+        def keep():
+            kept.append(y)
+
+        keep()
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum() * kept[-1].float().mean()
+        STEP
+    print(epoch, loss.item(), len(kept))
+""",
+    "an object that is made of a part": """
+class Holder:
+    seen = []
+
+    def __init__(self, values):
+        self.values = values
+
+    def keep(self):
+        Holder.seen.append(self.values.float().mean())
+
+
+for epoch in range(2):
+    for x, y in loader:
+        holder = Holder(y)
+        holder.keep()
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum() * Holder.seen[-1]
+        STEP
+    print(epoch, loss.item())
+""",
+    "a default of a function that is a part": """
+for epoch in range(2):
+    for x, y in loader:
+        low = x.amin()
+
+        def above(rows, low=low):
+            return (rows - low).pow(2).mean()
+
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum() + above(out)
+        STEP
+    print(epoch, loss.item())
 """,
 }
 """Not joined: what is done instead trains to the same numbers."""

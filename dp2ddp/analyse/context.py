@@ -67,10 +67,14 @@ def is_main_guard(test: ast.expr) -> bool:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What the rounds of a training run before a rank has the whole batch again, and only after that: identities."""
+    """What the rounds of a training run before a rank has the whole batch again, and only after that: identities.
+
+    ``apart``: what evaluations run, which no rank has the whole batches of.
+    """
 
     before: frozenset[int] = frozenset()
     after: frozenset[int] = frozenset()
+    apart: frozenset[int] = frozenset()
 
 
 @dataclass

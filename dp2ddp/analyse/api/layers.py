@@ -23,6 +23,8 @@ CONTAINER_ADDS = frozenset("append extend insert add_module update __setitem__ r
 INITIALISED = frozenset({"data", "requires_grad", "inplace"})
 # What a module hands out of itself: every process has the same.
 HANDS_OUT_PARAMETERS = frozenset({"parameters", "named_parameters"})
+# What hands out the modules within one, itself or not.
+HANDS_OUT_MODULES = frozenset({"children", "named_children", "modules", "named_modules"})
 # What hands out parts of a module with their names, which a wrap gives a prefix.
 NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 # How the names begin of layers, and of libraries of models.

@@ -104,8 +104,10 @@ class Tree:
     def _walk(self, tree: ast.AST, scope: Scope, file: SourceFile) -> None:
         waiting = [(child, tree, scope) for child in reversed(self._children(tree))]
         walked = []
+        around: dict[int, Scope] = {}
         while waiting:
             node, parent, scope = waiting.pop()
+            scope = around.pop(id(node), scope)
             self.parents[id(node)] = parent
             self.nodes[id(node)] = node
             self.order[id(node)] = len(self.order)
@@ -113,11 +115,12 @@ class Tree:
             self.file_of[id(node)] = file
             walked.append(node)
             inner = self._bound_by(node, scope, file)
+            around.update((id(it), scope) for it in _beside_body(node))
             waiting += [(child, node, inner) for child in reversed(self._children(node))]
         for node in reversed(walked):
             end = self.ends.setdefault(id(node), self.order[id(node)])
-            around = id(self.parents[id(node)])
-            self.ends[around] = max(end, self.ends.get(around, end))
+            outer = id(self.parents[id(node)])
+            self.ends[outer] = max(end, self.ends.get(outer, end))
 
     def _children(self, node: ast.AST) -> list[ast.AST]:
         """What a node is made of; the blocks of statements among that are noted."""
@@ -298,6 +301,19 @@ class Tree:
         while scope is not None and not scope.is_module:
             yield scope
             scope = scope.parent
+
+
+def _beside_body(node: ast.AST) -> Iterator[ast.expr]:
+    """What is evaluated where a function or class is defined, and not in its body."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            parameters = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            yield from (*node.args.defaults, *filter(None, node.args.kw_defaults))
+            yield from (it.annotation for it in parameters if it.annotation is not None)
+            if not isinstance(node, ast.Lambda):
+                yield from (*node.decorator_list, *filter(None, [node.returns]))
+        case ast.ClassDef():
+            yield from (*node.decorator_list, *node.bases, *(it.value for it in node.keywords))
 
 
 def _walk_running(node: ast.AST) -> Iterator[ast.AST]:

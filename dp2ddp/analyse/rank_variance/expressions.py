@@ -35,6 +35,7 @@ from dp2ddp.analyse.rank_variance.store import (
     plainly,
 )
 from dp2ddp.analyse.rank_variance.work import Work
+from dp2ddp.analyse.training import hooks
 from dp2ddp.analyse.training.loops import is_of_round
 from dp2ddp.analyse.training.reports import Reports
 
@@ -414,8 +415,9 @@ class Expressions:
         """Functions that something outside the project is given, to call them with whatever else it is given."""
         how = any_of(self.how(it, frame, found) for it in handed(node))
         method = getattr(node.func, "attr", "")
-        hooks = method.startswith("register_") and method.endswith("hook")
-        how, trains = (MEASURED, True) if hooks else (how, trains)
+        sees_parts = method.startswith("register_") and method.endswith("hook")
+        if sees_parts and not self._counts_by_itself(node):
+            how, trains = MEASURED, True
         for given in handed(node):
             for value in self.program.values(given):
                 for scope, owner, bound in self.callees.targets(value, self.program.call(node)):  # type: ignore[arg-type]
@@ -425,6 +427,10 @@ class Expressions:
                         differing = frozenset((id(it), how) for it in params if how)
                         me = frozenset([owner]) if owner is not None else NOTHING
                         yield Entry(Frame(scope, me, differing, chosen, trains), {})
+
+    def _counts_by_itself(self, node: ast.Call) -> bool:
+        call = self.program.call(node)
+        return call is not None and hooks.counts_by_itself(self.context, call, self.work.loops)
 
 
 def _is_later(index: ast.expr) -> bool:

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.api.containers import KEEPS
 from dp2ddp.analyse.api.iteration import COLLECTS
 from dp2ddp.analyse.api.layers import BACKWARD_HOOKS, FORWARD_HOOKS, GRAD, PARAMETER_HOOKS, TENSOR_HOOKS
+from dp2ddp.analyse.api.numbers import MAKES_NUMBER_OF
 from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, KEEPS_SIGN, NO_GRADIENT, SCALES, SIGN_ALONE
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
+from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Bound, Func
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -36,14 +38,14 @@ def returned(context: Context) -> Iterator[Obstacle]:
             )
 
 
-def forward(context: Context) -> Iterator[Obstacle]:
+def forward(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Hooks that keep or say what they see of a forward: that of this rank's part, where all replicas' came to one."""
     for call in context.program.calls:
         function = call.node.func
         if getattr(function, "attr", "") not in FORWARD_HOOKS or not call.node.args:
             continue
         own = any(isinstance(callee, Func | Bound) for callee in call.callees)
-        if not own and context.runs_in_training(call.node):
+        if not own and context.runs_in_training(call.node) and not counts_by_itself(context, call, loops):
             if any(map(_keeps, _functions(context, call.node.args[0]))):
                 yield context.obstacle(
                     call.node,
@@ -53,20 +55,64 @@ def forward(context: Context) -> Iterator[Obstacle]:
                 )
 
 
+def counts_by_itself(context: Context, call: Call, loops: Iterable[BatchLoop]) -> bool:
+    """Whether all that a hook keeps is in names of a function that sets it, runs a model, and counts what came of it.
+
+    That function begins anew whenever it is run, and it goes through no batches: it sees none of a rank's part.
+    """
+    program = context.program
+    hooks = _functions(context, call.node.args[0]) if call.node.args else []
+    found = [it for hook in hooks for it in _kept(hook)]
+    kept = [root_name(it) if isinstance(it, ast.expr) else None for it in found]
+    if not hooks or None in kept:
+        return False
+    made = [it for name in kept for it in program.definitions(name)]  # type: ignore[arg-type]
+    functions = {program.scope(it).index: program.scope(it) for it in made}
+    if len(functions) != 1 or not all(map(program.definitions, kept)):  # type: ignore[arg-type]
+        return False
+    (function,) = functions.values()
+    if not isinstance(function.node, ast.FunctionDef):
+        return False
+    loops = list(loops)
+    runs = frozenset[int]().union(*map(context.runs, function.body))
+    if any(id(it.node) in runs or id(function.body[0]) in it.runs for it in loops):
+        return False
+    names = {ast.unparse(it) for it in kept}  # type: ignore[arg-type]
+    used = (it for it in ast.walk(function.node) if isinstance(it, ast.Name) and it.id in names)
+    return all(isinstance(it.ctx, ast.Store) or _is_counted(context, it) for it in used)
+
+
+def _is_counted(context: Context, name: ast.Name) -> bool:
+    """Whether a collection is only filled, gone through, or made a number of, where it has a name."""
+    match context.program.parent(name):
+        case ast.Attribute() | ast.Subscript() | ast.For() | ast.comprehension():
+            return True
+        case ast.Call() as around:
+            call = context.program.call(around)
+            return call is not None and bool(call.names) and call.names <= MAKES_NUMBER_OF
+    return False
+
+
 def _keeps(scope: Scope) -> bool:
     """Whether a function keeps something outside of itself, or says it."""
+    return any(True for _ in _kept(scope))
+
+
+def _kept(scope: Scope) -> Iterator[ast.expr | None]:
+    """What a function keeps something in outside of itself; None where it says something, or sets an attribute."""
     for node in (inner for statement in scope.body for inner in ast.walk(statement)):
         match node:
+            case ast.Call(func=ast.Attribute(value=held, attr=name)) if name in KEEPS:
+                yield held
             case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in KEEPS | {"print"}:
-                return True
+                yield None
             case ast.Attribute(ctx=ast.Store()):
-                return True
+                yield None
             case ast.Subscript(value=held, ctx=ast.Store()):
                 while isinstance(held, ast.Subscript):
                     held = held.value
                 if not isinstance(held, ast.Name) or held.id not in scope.names:
-                    return True
-    return False
+                    yield held
 
 
 def _are_parameters(context: Context, node: ast.AST, depth: int = 0) -> bool:

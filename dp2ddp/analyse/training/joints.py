@@ -17,18 +17,21 @@ from pathlib import Path
 
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.devices import MOVES
+from dp2ddp.analyse.api.iteration import NEXT_METHODS
 from dp2ddp.analyse.api.layers import GRAD
 from dp2ddp.analyse.api.randomness import SAMPLES_HOME
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, is_inserted
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.joined import is_output
 from dp2ddp.analyse.dataflow.samples.layers import called, layers_in
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.signature import Signature
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.analyse.training import bare
@@ -66,27 +69,29 @@ def find(
     """The joints of the rounds of some programs' training, where they have one; ``needless``: where none is needed."""
     training = [it for it in loops if it.trains]
     samples = Forwards(context)
-    sites: dict[int, Site] = {}
+    sites: dict[int, list[Site]] = {}
     for loop in training:
         if context.run_by(loop.node) & programs:
-            site = _Round(context, samples, loop, loops).site()
-            if site is not None and context.program.anchor(site.statement) not in needless:
-                sites[id(loop)] = site
-    joined = [it for it in training if id(it) in sites]
+            found = _Round(context, samples, loop, loops).sites()
+            if not any(context.program.anchor(it.statement) in needless for it in found):
+                sites[id(loop)] = found
+    joined = [it for it in training if sites.get(id(it))]
     while True:
         others = frozenset[int]().union(*(it.runs for it in loops if it not in joined))
         own = frozenset[int]().union(*(it.runs for it in joined))
         left = [
             it
             for it in joined
-            if id(statement := sites[id(it)].statement) not in others
-            and only_runs_in(context, statement, joined, own)
+            if all(
+                id(site.statement) not in others and only_runs_in(context, site.statement, joined, own)
+                for site in sites[id(it)]
+            )
         ]
         if len(left) == len(joined):
             break
         joined = left
     placed: dict[int, Site] = {}
-    for site in (sites[id(it)] for it in joined):
+    for site in (site for it in joined for site in sites[id(it)]):
         known = placed.setdefault(id(site.statement), site)  # several loops may run one function
         names = tuple(dict.fromkeys((*known.names, *site.names)))
         counts = tuple(dict.fromkeys((*known.counts, *site.counts)))
@@ -140,11 +145,10 @@ def facts(context: Context) -> Iterator[Joint]:
             yield Joint(**place, names=names, counts=counts, entries=context.lists_are_entries)
 
 
-def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+def obstacles(context: Context) -> Iterator[Obstacle]:
     """What is of a part of the batch behind a joint all the same: it must not meet what is of all ranks'."""
-    apart = frozenset[int]().union(*(it.runs for it in loops if not it.trains))
     samples = Forwards(context) if context.joined.after else None
-    for key in context.joined.after - apart if samples is not None else ():
+    for key in context.joined.after - context.joined.apart if samples is not None else ():
         node = context.program.nodes.get(key)
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
@@ -157,8 +161,9 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             yield context.obstacle(node, message, "", SHARDED_ONLY)
 
 
-def rounds(context: Context, loops: Iterable[BatchLoop]) -> Rounds:
+def rounds(context: Context, loops: list[BatchLoop]) -> Rounds:
     """What the rounds of programs that are looked at with joints run before these, and only behind them."""
+    apart = frozenset[int]().union(*(it.runs for it in loops if not it.trains))
     before, after = set[int](), set[int]()
     joints = [it for it in context.program.nodes.values() if hasattr(it, "joins")]
     for loop in loops:
@@ -167,7 +172,7 @@ def rounds(context: Context, loops: Iterable[BatchLoop]) -> Rounds:
                 first, then = around(context, loop, context.program.statement(node))
                 before |= first
                 after |= then
-    return Rounds(frozenset(before), frozenset(after - before))
+    return Rounds(frozenset(before), frozenset(after - before), apart)
 
 
 def around(context: Context, loop: BatchLoop, joint: ast.stmt) -> tuple[frozenset[int], frozenset[int]]:
@@ -220,25 +225,21 @@ class _Round:
             *(it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
         )
         """Identities of what evaluations run within the round."""
+        self.over_batches = frozenset(id(it.node) for it in loops)
         self.target = getattr(loop.node, "target", None)
         self.forwards: list[ast.Call] = []
 
-    def site(self) -> Site | None:
-        """The joint of a round; None where there is none."""
+    def sites(self) -> list[Site]:
+        """The joints of a round: several where it may go several ways, each of which comes to one; none if it can't."""
         if not isinstance(self.loop.node, ast.For | ast.While):
-            return None
+            return []
         try:
             self.forwards = self._forwards()
             if any(map(self._asks_for_gradients, self.nodes(self.loop.runs - self.apart))):
-                return None
+                return []
+            return self._within(self.loop.node.body, frozenset(map(id, self.forwards)), 0)
         except Unjoinable:
-            return None
-        for statement in self._places(self.loop.node.body, frozenset(map(id, self.forwards)), 0):
-            try:
-                return _Joining(self, statement).site()
-            except Unjoinable:
-                continue
-        return None
+            return []
 
     def _forwards(self) -> list[ast.Call]:
         """The calls of wrapped models that are given something of the batch."""
@@ -254,30 +255,37 @@ class _Round:
             found.append(call.node)
         return found
 
-    def _places(self, block: list[ast.stmt], forwards: frozenset[int], depth: int) -> Iterator[ast.stmt]:
-        """The last statements that run a forward, of the blocks that run all of them, from outside to inside."""
+    def _within(self, block: list[ast.stmt], forwards: frozenset[int], depth: int) -> list[Site]:
+        """The joints within a block that runs some forwards: behind the last statement that does, or inside of it.
+
+        Raises ``Unjoinable`` where there are none.
+        """
         running = [it for it in block if self.context.runs(it) & forwards]
         if not running or depth > CALLS:
-            return
+            raise Unjoinable
         last = running[-1]
         if not isinstance(last, ast.Return | ast.While | ast.Try):
-            yield _behind_moves(block, last)
-        if len(running) == 1:
-            for inner in self._inside(last):
-                within = frozenset[int]().union(*map(self.context.runs, inner))
-                if forwards <= within:
-                    yield from self._places(inner, forwards, depth + 1)
+            try:
+                return [_Joining(self, _behind_moves(block, last)).site()]
+            except Unjoinable:
+                pass
+        for ways in self._inside(last) if len(running) == 1 else ():
+            run = [frozenset[int]().union(*map(self.context.runs, it)) & forwards for it in ways]
+            if forwards <= frozenset[int]().union(*run):
+                taken = zip(ways, run, strict=True)
+                return [site for way, some in taken if some for site in self._within(way, some, depth + 1)]
+        raise Unjoinable
 
-    def _inside(self, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-        """The blocks of a statement that run where it does, and the functions that it calls."""
+    def _inside(self, statement: ast.stmt) -> Iterator[list[list[ast.stmt]]]:
+        """The blocks of a statement, and the functions that each of its calls may enter, of which one is run."""
         if isinstance(statement, ast.With):
-            yield statement.body
+            yield [statement.body]
         elif isinstance(statement, ast.If):
-            yield from (statement.body, statement.orelse)
+            yield [statement.body, statement.orelse]
         elif not isinstance(statement, ast.For | ast.While | ast.Try):
             for node in ast.walk(statement):
-                for index in sorted(self.program.called_scopes(node)) if self._is_run_once(node) else ():
-                    yield self.program.scopes[index].body
+                entered = sorted(self.program.called_scopes(node)) if self._is_run_once(node) else []
+                yield [self.program.scopes[index].body for index in entered]
 
     def _is_run_once(self, node: ast.AST) -> bool:
         """Whether a call runs just once when its statement does."""
@@ -339,17 +347,33 @@ class _Joining:
         before, self.after = around(self.context, self.loop, statement)
         self.before = before - round_.apart
         """Identities of what a round runs up to the joint, and of what it only runs behind it: ``after``."""
+        self.running = frozenset(self._running())
+        """The functions that the joint stands in, or that call these, by their scopes' indices."""
+
+    def _running(self) -> Iterator[int]:
+        waiting: list[ast.AST] = [self.statement]
+        seen = set[int]()
+        while waiting:
+            index = self.program.scope(waiting.pop()).index
+            if index not in seen:
+                seen.add(index)
+                yield index
+                if index != self.program.scope(self.loop.node).index:
+                    waiting += (it for it in self.context.callers.get(index, ()) if id(it) in self.loop.runs)
 
     def site(self) -> Site:
         """The joint. Raises ``Unjoinable`` where that is none."""
         backwards = {id(it) for it in self.context.backwards} & self.loop.runs
-        if not backwards <= self.after:
+        if backwards & self.before:
             raise Unjoinable
         target = [] if self.round.target is None else ast.walk(self.round.target)
-        if any(map(self._keeps, (*self.round.nodes(self.before), *target))):
+        if any(map(self._keeps, (*self._handling(), *target))):
             raise Unjoinable
-        behind = list(self.round.calls(self.after - self.round.apart))
-        if any(map(self._draws, behind)) or any(map(self._is_of_model, behind)):
+        behind = self.after - self.round.apart
+        if any(map(self._takes_batch, self.round.nodes(behind))):
+            raise Unjoinable
+        calls = list(self.round.calls(behind))
+        if any(map(self._draws, calls)) or any(map(self._is_of_model, calls)):
             raise Unjoinable
         uses = self._uses()
         counts = tuple(name for name, some in uses.items() if self._is_count(some))
@@ -361,6 +385,33 @@ class _Joining:
         return Site(self.statement, names, counts)
 
     # What is in the way
+
+    def _handling(self) -> Iterator[ast.AST]:
+        """What is run up to the joint, without functions that are only given what is the same on all ranks."""
+        program = self.program
+        entered = set(self.running)
+        waiting = [it for it in self.round.nodes(self.before) if program.scope(it).index in entered]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            if isinstance(node, ast.Call):
+                new = set(program.called_scopes(node)) - entered
+                if not self._may_give_part(node):
+                    new = {it for it in new if self._reads_round(program.scopes[it])}
+                entered |= new
+                bodies = (program.body(program.scopes[index]) for index in sorted(new))
+                waiting += (it for body in bodies for it in body if id(it) in self.before)
+
+    def _reads_round(self, scope: Scope) -> bool:
+        """Whether a function reads names of the round that are not its own."""
+        names = (it for it in self.program.body(scope) if isinstance(it, ast.Name))
+        made = (it for name in names for it in self.program.definitions(name))
+        return any(id(it) in self._made and self.program.scope(it) is not scope for it in made)
+
+    def _may_give_part(self, node: ast.Call) -> bool:
+        """Whether a call may give a function something of a part: an argument, or the object whose method it is."""
+        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return not all(map(self._is_plain, (*_given(node), *receiver)))
 
     def _keeps(self, node: ast.AST) -> bool:
         """Whether something of a part is kept elsewhere than in a name before it is joined."""
@@ -376,13 +427,17 @@ class _Joining:
                 return self._may_be_of_part(node)
             case ast.Subscript(ctx=ast.Store(), value=holder):
                 return not self._is_own(holder) and self._may_be_of_part(node)
+            case ast.FunctionDef() | ast.Lambda():
+                defaults = (it for _, it in Signature.of(node).defaults)
+                return not all(map(self._is_plain, defaults))
         return False
 
     def _may_be_of_part(self, stored: ast.AST) -> bool:
         """Whether what is stored somewhere may be of a part of the batch."""
+        if kinds.tensor(self.samples.of(stored), stored) in PLAIN:
+            return False
         source = self.program.source(stored)
-        plain = source.how is How.ASSIGNED and source.value is not None and self._is_plain(source.value)
-        return not plain
+        return source.how is not How.ASSIGNED or source.value is None or not self._is_plain(source.value)
 
     def _is_own(self, node: ast.expr) -> bool:
         """Whether something is made in each round anew."""
@@ -390,7 +445,51 @@ class _Joining:
         return bool(made) and all(id(it) in self._made for it in made)
 
     def _is_plain(self, node: ast.expr) -> bool:
-        return kinds.tensor(self.samples.of(node), node) in (*PLAIN, Kind.UNKNOWN)
+        """Whether something is the same on all ranks, however their parts differ."""
+        value = kinds.tensor(self.samples.of(node), node)
+        return value in (*PLAIN, Kind.UNKNOWN) or isinstance(value, Unclear) and not self._is_of_part(node)
+
+    def _is_of_part(self, node: ast.AST, depth: int = 0) -> bool:
+        """Whether something may be made of a rank's part of the batch."""
+        if depth > CALLS:
+            return True
+        for part in ast.walk(node):
+            match part:
+                case ast.Call() if self._takes_part(part):
+                    return True
+                case ast.Name() | ast.Attribute() if isinstance(part.ctx, ast.Load):
+                    if any(self._gets_part(it, depth + 1) for it in self.program.definitions(part)):
+                        return True
+        return False
+
+    def _takes_part(self, node: ast.Call) -> bool:
+        """Whether a call that is given nothing of a part may come by one: takes a batch, or reads the round's names."""
+        if any(map(self._takes_batch, self.round.nodes(self.context.runs(node)))):
+            return True
+        return any(self._reads_round(self.program.scopes[it]) for it in self.program.called_scopes(node))
+
+    def _takes_batch(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.For | ast.comprehension):
+            return id(node) in self.round.over_batches
+        if not isinstance(node, ast.Call):
+            return False
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return method in NEXT_METHODS or bool(self.program.names_of(node.func) & {"builtins.next"})
+
+    def _gets_part(self, definition: ast.AST, depth: int) -> bool:
+        """Whether a definition may give something of a rank's part."""
+        if isinstance(definition, ast.arg):
+            if self.program.scope(definition).index not in self.running:
+                return True
+            return any(self._is_of_part(it, depth) for it in self.program.given(definition))
+        if id(definition) not in self._made:
+            return False
+        if kinds.tensor(self.samples.of(definition), definition) in PLAIN:
+            return False
+        source = self.program.source(definition)
+        if source.value is None or source.how is How.AUGMENTED or self._is_target(definition):
+            return True
+        return self._is_of_part(source.written[0], depth)  # type: ignore[arg-type]
 
     def _draws(self, call: Call) -> bool:
         """Whether something draws random numbers, of which each rank has its own behind a forward."""
@@ -426,6 +525,8 @@ class _Joining:
     def _is_of_round(self, definition: ast.AST) -> bool:
         """Whether a round gives a name its value before the joint."""
         if isinstance(definition, ast.arg):
+            if self.program.scope(definition).index not in self.running:
+                return False  # of a function that is given what is joined
             given = self.program.given(definition)
             return not given or any(is_of_round(self.context, it, self._made) for it in given)
         return id(definition) in self._made

@@ -516,7 +516,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         shapes = bool(call.names & FILLS) or (
             isinstance(function, ast.Attribute) and function.attr in GIVEN_SIZES
         )
-        if not shapes or not context.runs_in_training(call.node):
+        if not shapes or not context.runs_in_training(call.node) or id(call.node) in context.joined.after:
             continue
         parts = _sizes(call)
         first = getattr(parts[0], "value", None) if parts and isinstance(parts[0], ast.Constant) else None
@@ -724,10 +724,12 @@ def _unconditional(context: Context, loop: BatchLoop) -> list[ast.Call]:
 def _alternatives(context: Context, loop: BatchLoop) -> Iterator[set[int]]:
     """What runs in one of the functions that a loop may call in one place, and not in each: ``self.step(batch)``.
 
-    Functions that it calls one after the other, hooks, are no alternatives; nor is one that only raises.
+    Those that all train are none, as whichever is called trains. Functions that it calls one after the other, hooks,
+    are no alternatives; nor is one that only raises.
     """
     program = context.program
     inside = context.runs(loop.node)
+    backwards = {id(it) for it in context.backwards}
     loops = (*LOOPS, ast.comprehension, ast.ListComp, ast.DictComp, ast.GeneratorExp)
     for key in inside:
         call = program.call(program.nodes[key]) if key in program.nodes else None
@@ -741,6 +743,8 @@ def _alternatives(context: Context, loop: BatchLoop) -> Iterator[set[int]]:
         bodies = [it.body for it in scopes if not all(isinstance(st, ast.Raise | ast.Expr) for st in it.body)]
         if len(bodies) > 1:
             runs = [set[int]().union(*map(context.runs, body)) for body in bodies]
+            if all(map(backwards.isdisjoint, runs)) or not any(map(backwards.isdisjoint, runs)):
+                continue
             yield set[int]().union(*runs) - set.intersection(*runs)
 
 

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api.containers import LIST_ADDS
-from dp2ddp.analyse.api.layers import BESIDE_OPTIMIZERS, HOLDS_PARAMETERS
+from dp2ddp.analyse.api.layers import BESIDE_OPTIMIZERS, HANDS_OUT_MODULES, HOLDS_PARAMETERS
 from dp2ddp.analyse.api.purity import UNTRAINED
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.sources import How, Source
 from dp2ddp.analyse.program.values import Bound, Const, Ext, Func, Inst, Mod, Values, full_name
 
 
@@ -223,6 +224,8 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
         return True
     if isinstance(owner, ast.Name):
         found = context.program.definitions(owner)
+        if found and all(_is_handed_out(context, it, held, names) for it in found):
+            return True
         wraps = (context.program.statement(it) for it in found if not isinstance(it, ast.arg))
         return not values and (
             any(id(it) in names for it in found)
@@ -233,6 +236,14 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
             )
         )
     return isinstance(owner, ast.Attribute | ast.Subscript) and _is_tracked(context, owner.value, held, names)
+
+
+def _is_handed_out(context: Context, definition: ast.AST, held: Values, names: set[int]) -> bool:
+    """Whether a name is one of a wrapped model's modules: ``for name, module in model.named_children()``."""
+    match context.program.source(definition):
+        case Source(how=How.ELEMENT, value=ast.Call(func=ast.Attribute(value=model, attr=method))):
+            return method in HANDS_OUT_MODULES and _is_tracked(context, model, held, names)
+    return False
 
 
 def _is_named_part(context: Context, owner: ast.expr, held: Values, names: set[int]) -> bool:

@@ -18,7 +18,7 @@ from dp2ddp.analyse.dataflow.samples.carried import is_carried
 from dp2ddp.analyse.dataflow.samples.conditions import answered, asks_data, under
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.indices import subscript
-from dp2ddp.analyse.dataflow.samples.joined import is_of_joined, joined
+from dp2ddp.analyse.dataflow.samples.joined import is_of_joined, joined, whole
 from dp2ddp.analyse.dataflow.samples.layers import layers_applied
 from dp2ddp.analyse.dataflow.samples.loops import comprehended, drawn
 from dp2ddp.analyse.dataflow.samples.names import before, of_attribute, of_name
@@ -137,10 +137,12 @@ class Samples:
 
     def take(self, value: Value, node: ast.AST, frame: Frame) -> Value:
         """A value, or what it is taken to be where it is not known."""
+        rounds, key = self.context.joined, id(node)
+        if key in rounds.after and not isinstance(value, Kind):
+            if key not in rounds.apart or is_of_joined(self, node, frame):
+                return whole(value)
         if not isinstance(value, Unclear):
             return value
-        if id(node) in self.context.joined.after and is_of_joined(self, node, frame):
-            return Kind.WHOLE
         self.surfaced.setdefault(id(value.place), (node, frame))
         return self.taken.get(id(node), self.taken.get(id(value.place), value))
 

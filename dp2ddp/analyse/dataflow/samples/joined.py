@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Held, Kind, Value
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.conditions import reaching_in
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.program.calls import handed
@@ -41,6 +41,18 @@ def is_output(context: Context, definition: ast.AST) -> bool:
     value, _ = context.program.source(definition).written
     call = context.program.call(value) if isinstance(value, ast.Call) else None
     return call is not None and context.is_wrapped(call.callees)
+
+
+def whole(value: Value) -> Value:
+    """What a value is that was computed of the whole batch, where it is not followed or only its entries are."""
+    match value:
+        case Unclear():
+            return Kind.WHOLE
+        case Held(entries=entries):
+            return Held(tuple((key, whole(it)) for key, it in entries))
+        case Every(element=element):
+            return Every(whole(element))
+    return value
 
 
 def is_of_joined(samples: Samples, node: ast.AST, frame: Frame) -> bool:
