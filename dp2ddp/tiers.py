@@ -15,7 +15,7 @@ from dp2ddp.plan import DONE, Finding, Severity, elsewhere, finding
 
 ASKED = "--exact was given"
 BRIEFLY = "not sharded"
-UNSHARDED = f"{BRIEFLY} (correct, no speedup)"
+UNSHARDED = f"{BRIEFLY} (exact, less speedup)"
 """What is said first of all that keeps the batches whole; briefly, where there is no room for more."""
 DOUBTS = {
     "may differ across": "it's equal on all ranks",

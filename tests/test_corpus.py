@@ -79,7 +79,7 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "unstable: 0" in printed.out and "crashes: 0" in printed.out
     assert "tiers: 1 sharded, 1 whole batch" in printed.out
     assert (
-        "1 scripts, in 1 the only reason: DDP501 not sharded (correct, no speedup): the loss"
+        "1 scripts, in 1 the only reason: DDP501 not sharded (exact, less speedup): the loss"
         in why.read_text()
     )
     assert (

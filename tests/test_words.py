@@ -140,7 +140,7 @@ def test_code_is_left_out_in_whole_parts(code: str, room: int, short: str) -> No
 def test_one_cause_of_several_losses_is_said_once_and_where_it_stands() -> None:
     (finding,) = said(PROGRAM.format(before="", loss=MIXED))
     assert finding == (
-        "13: not sharded (correct, no speedup): the loss uses `outputs @ outputs.t()`, which mixes samples; "
+        "13: not sharded (exact, less speedup): the loss uses `outputs @ outputs.t()`, which mixes samples; "
         "to shard: compute the loss in one function of outputs and targets"
     )
 
@@ -176,7 +176,7 @@ def test_of_a_refused_program_nothing_is_said_to_be_done() -> None:
 @pytest.mark.parametrize("name", WHOLE_BATCH)
 def test_what_keeps_the_batches_whole_fits_a_line(name: str) -> None:
     found = said(WHOLE_BATCH[name].text)
-    begins = "not sharded (correct, no speedup): ", "not sharded: "
+    begins = "not sharded (exact, less speedup): ", "not sharded: "
     assert found and all(any(begin in it for begin in begins) for it in found if "shard" in it)
     assert all(len(it.partition(": ")[2]) <= LONGEST for it in found), found
 

@@ -573,6 +573,25 @@ class Context:
             for value in values
         )
 
+    def is_made_instead(self, value: object) -> bool:
+        """Whether a model is made where none is wrapped, beside a branch that wraps one: one process trains it."""
+        return isinstance(value, Inst | Made) and value.site in self._made_instead
+
+    @cached_property
+    def _made_instead(self) -> frozenset[int]:
+        found = set[int]()
+        for wrap in self.wraps:
+            for around in self.program.ancestors(wrap.node):
+                if isinstance(around, ast.If):
+                    blocks = [
+                        frozenset[int]().union(*({id(it) for it in ast.walk(part)} for part in block))
+                        for block in (around.body, around.orelse)
+                    ]
+                    found |= frozenset[int]().union(
+                        *(it for it in blocks if not any(id(other.node) in it for other in self.wraps))
+                    )
+        return frozenset(found)
+
     def iterated(self, values: Values) -> Values:
         """What a ``for`` really draws from: the loader behind ``enumerate``, ``tqdm`` and the like."""
         return self.program.ordered(value for value in self.behind(values) if not self.sources(value))

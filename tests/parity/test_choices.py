@@ -84,6 +84,38 @@ def test_a_model_that_is_not_wrapped_by_choice_is_exported_as_it_was(lab: Lab, p
     assert (found.folder / "module.pt").exists() is not bool(chosen)
 
 
+TWO_MODELS = """\
+if len(sys.argv) > 1:
+    single = LAYERS.cuda()
+    model = nn.DataParallel(single)
+else:
+    model = LAYERS.cuda()
+""".replace("LAYERS", "nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))")
+
+
+@pytest.mark.parametrize("layers", ["written out", "by a function"])
+@pytest.mark.parametrize("chosen", [["--parallel"], []], ids=["wrapped", "bare"])
+def test_each_of_two_models_trains_as_it_did_of_which_only_one_is_wrapped(
+    lab: Lab, chosen: list[str], layers: str
+) -> None:
+    text = PROGRAM.replace(f"{MODEL}\n{WRAP}\n", TWO_MODELS).replace(
+        "import torch\n", "import sys\n\nimport torch\n", 1
+    )
+    if layers == "by a function":
+        (made,) = {line.split(" = ")[1] for line in TWO_MODELS.splitlines() if "Sequential" in line}
+        text = text.replace(made, "make()").replace(
+            "data = ", f"def make():\n    return {made}\n\n\ndata = ", 1
+        )
+    text = seeded(text.replace("shuffle=True", "shuffle=False"))
+    conversion = convert(Project.of({PATH: text}))
+    assert conversion.scripts[0].tier == "sharded", [it.message for it in conversion.findings]
+    before, after = write(lab, "before", text), write(lab, "after", conversion.changes[0].after)
+    expected = lab.run(before, chosen, replicas=2 if chosen else None, timeout=60).ok()
+    found = lab.run(after, chosen, processes=2, timeout=60).ok()
+    assert len(found.ranks) == (2 if chosen else 1)
+    assert differences(expected, found, losses=False) == []
+
+
 # How a program decides whether it wraps, which it asks again where it wants the bare model; and what it asks of that.
 COUNTED = "several = torch.cuda.device_count()", "several > 1"
 FLAGGED = "several = torch.cuda.is_available() and torch.cuda.device_count() > 1", "several"

@@ -15,7 +15,9 @@ OLD_NEXT = frozenset({"builtins.iter.next", "builtins.enumerate.next", f"{LOADER
 # Going over something
 
 # What hands out all elements of its first argument, in order, one by one, with their number or alone.
-HANDS_OUT_ALL = frozenset({"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "rich.progress.track"})
+HANDS_OUT_ALL = frozenset("""
+    builtins.enumerate builtins.iter tqdm.tqdm rich.progress.track prefetch_generator.BackgroundGenerator
+    """.split())
 # What hands out elements of its first argument, or with ``zip`` of all: all or some, once or again, in any order.
 HANDS_OUT = HANDS_OUT_ALL | frozenset("""
     itertools.islice itertools.cycle builtins.list builtins.tuple builtins.sorted builtins.reversed builtins.zip

@@ -78,7 +78,8 @@ def _deciding(
         return _sometimes(f"if `{ast.unparse(past.test)}` (line {past.lineno}) is false", "wrap it always")
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
-            break
+            if not _is_named_instead(context, inside, statement):
+                break
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             break
         if isinstance(around, LOOPS):
@@ -301,6 +302,24 @@ def _made_anew(block: list[ast.stmt], inside: ast.stmt, module: ast.expr) -> boo
         )
 
     return any(makes(before) for before in block[: block.index(inside)])
+
+
+def _is_named_instead(context: Context, inside: ast.stmt, statement: ast.stmt) -> bool:
+    """Whether the other branch of a condition round a wrap gives a model of its own the name of the wrapped one."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    names = {ast.unparse(it) for it in targets}
+    for around in context.program.ancestors(inside):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            return False
+        if isinstance(around, ast.If):
+            inner = any(context.program.is_inside(statement, it) for it in around.body)
+            other = around.orelse if inner else around.body
+            stored = (
+                it for part in other for it in ast.walk(part) if isinstance(it, ast.Name | ast.Attribute)
+            )
+            if any(isinstance(it.ctx, ast.Store) and ast.unparse(it) in names for it in stored):
+                return not _wraps_always(context, around, statement)
+    return False
 
 
 def _wraps_always(context: Context, condition: ast.If, statement: ast.stmt) -> bool:

@@ -214,6 +214,7 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
         context.is_wrapped(frozenset([it]))
         or it in held
         or (isinstance(it, Inst) and _holds_tracked(context, it, held))
+        or context.is_made_instead(it)
         for it in models
     )
     if models and (tracked or isinstance(owner, ast.Name)):

@@ -149,7 +149,8 @@ def _beside_wrapped(samples: Samples, call: Call, frame: Frame) -> Iterator[Valu
     """What modules give that a call may be of instead of a wrapped one, and that no wrap has."""
     context = samples.context
     held = samples.program.values(called(call.node)) - context.wrapped
-    others = [it for it in held if context.module_class(it) and not context.is_wrapped(frozenset([it]))]
+    beside = (it for it in held if context.module_class(it) and not context.is_wrapped(frozenset([it])))
+    others = [it for it in beside if not context.is_made_instead(it)]
     for it in others:
         for scope, _, bound in samples.program.targets(it, call) if isinstance(it, Inst) else ():
             yield returned(samples, call, scope, bound, frame)
