@@ -866,6 +866,34 @@ def test_loaders_that_are_drawn_from_at_once_have_orders_of_their_own() -> None:
     assert "return ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in after
 
 
+SEED = "torch.manual_seed(3)\n"
+SEEDING = f"def seed_all(seed=3):\n    {SEED}\n\n"
+WORKERS = f"""def begin(worker):
+    torch.manual_seed(worker)
+
+
+{LOADER.replace("shuffle=True", "shuffle=True, num_workers=2, worker_init_fn=begin")}
+others = DataLoader(data, batch_size=16, num_workers=2, worker_init_fn=begin)
+"""
+SEEDED_BEFORE = {
+    "at once": (LOADER, SEED + LOADER),
+    "in a function": (LOADER, f"{SEEDING}seed_all()\n{LOADER}"),
+    "perhaps": (LOADER, f"if len(data) > 3:\n    {SEED}{LOADER}"),
+    "and in each epoch again": (LOADER + "\n", f"{SEED}{LOADER}\n\n{SEEDING}"),
+    "in its workers": (LOADER, WORKERS),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED_BEFORE)
+def test_a_seed_that_is_set_before_the_loader_is_made_is_its_sampler_s(name: str) -> None:
+    line, lines = SEEDED_BEFORE[name]
+    text = PROGRAM.replace(line, lines)
+    if "again" in name:
+        text = text.replace(LOOP, f"{LOOP}    seed_all(epoch)\n")
+    after, _ = converted(text)
+    assert "seed=ddp.shared_seed()" in after and "shard" not in calls(after)
+
+
 TRAINED = {
     "before the wrap": (WRAP, OPTIMIZER.replace("optimizer", "early") + "\n" + WRAP),
     "of the bare model": (OPTIMIZER, OPTIMIZER.replace("model.", "model.module.")),

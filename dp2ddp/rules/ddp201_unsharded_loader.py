@@ -7,9 +7,10 @@ may repeat up to N - 1 samples at the end of an epoch. A batch size that N does 
 nn.DataParallel splits it.
 
 A loader that already has a sampler keeps it: ``ddp.shard(loader)`` gives each rank its shard of every batch. The same
-is done for a loader whose arguments are not visible in the call, and for all loaders with ``--exact``. Where the model
-returns its own loss, all local batches count the same, as replicas do (``weighed=False``). Where it is wrapped under a
-condition that stays, batches are sharded only if it is (``if_wrapped=True``).
+is done for a loader whose arguments are not visible in the call, for one that is made before the script sets its seed,
+and for all loaders with ``--exact``. Where the model returns its own loss, all local batches count the same, as
+replicas do (``weighed=False``). Where it is wrapped under a condition that stays, batches are sharded only if it is
+(``if_wrapped=True``).
 
 Batches that the program makes itself, of slices or by a generator, are made by every rank: ``ddp.local_batch(batch)``
 is the rank's part. The ranks compare what they have made, now and then. So it is with a loader's batches that are mixed

@@ -9,11 +9,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from programs import PATH
+from programs import PATH, WRAP
+from programs import PROGRAM as LOADED
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 from parity.harness import Lab
+from parity.test_tier_training import differences, write
 
 PROGRAM = """\
 import json
@@ -253,3 +255,38 @@ def test_ranks_draw_alike_after_parts_of_different_sizes(lab: Lab, drawn: str) -
     run = lab.run(script, processes=3, recorded=False, timeout=60, env=env).ok()
     said = [re.findall(rf"^\[rank {rank}\] (.*)$", run.printed, re.MULTILINE) for rank in range(3)]
     assert said[0] == said[1] == said[2] and len(said[0]) == 6
+
+
+LATE = {
+    "in the next statement": "torch.manual_seed(3)\n",
+    "in a function that a condition calls": """
+def seed_all(seed):
+    torch.manual_seed(seed)
+
+
+if len(data) > 3:
+    seed_all(3)
+""",
+    "in a constructor": """
+class Trainer:
+    def __init__(self):
+        torch.manual_seed(3)
+
+
+trainer = Trainer()
+""",
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_a_seed_that_is_set_after_the_loader_is_made_orders_its_samples(lab: Lab, late: str) -> None:
+    """As it does in the original: each run draws the same batches."""
+    drawn = "generator=torch.Generator().manual_seed(1)"
+    text = LOADED.replace("torch.randn(64, 8)", f"torch.randn(64, 8, {drawn})")
+    text = text.replace("torch.randint(2, (64,))", f"torch.randint(2, (64,), {drawn})")
+    text = text.replace(WRAP, f"{LATE[late]}model.reset_parameters()\n{WRAP}")
+    conversion = convert(Project.of({PATH: text}))
+    assert conversion.scripts[0].tier == "sharded"
+    before = lab.run(write(lab, "before", text), replicas=2).ok()
+    after = lab.run(write(lab, "after", conversion.changes[0].after), processes=2).ok()
+    assert differences(before, after, losses=False) == []

@@ -88,7 +88,7 @@ PROGRAMS = [
         planned=True,
     ),
     Program("exceptional_paths", "", "out/model.pt", says="^epoch|^out", planned=True),
-    Program("experiment_class", "--name first", "runs/first/model.pt", says="^epoch", planned=True),
+    Program("experiment_class", "--name first", "runs/first/model.pt", says="^epoch"),
     Program(
         "ddp_branch",
         "--data DATA --seed 3 --batch-size 24",

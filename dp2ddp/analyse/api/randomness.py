@@ -50,6 +50,13 @@ SEEDS = frozenset("""
     torch.manual_seed torch.random.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all
     torch.Generator.manual_seed
     """.split())
+# Those that seed the generator from which samplers draw, and functions of libraries that do.
+SEEDS_TORCH = frozenset("""
+    torch.manual_seed torch.random.manual_seed torch.seed torch.random.seed transformers.set_seed
+    transformers.trainer_utils.set_seed transformers.enable_full_determinism accelerate.utils.set_seed
+    pytorch_lightning.seed_everything lightning.seed_everything lightning.pytorch.seed_everything
+    lightning_fabric.seed_everything lightning.fabric.seed_everything
+    """.split())
 # Those that take the clock, or the system's own noise, where they are given nothing.
 UNSEEDED = frozenset("""
     random.seed random.Random numpy.random.seed numpy.random.RandomState numpy.random.default_rng

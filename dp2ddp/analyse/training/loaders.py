@@ -22,6 +22,7 @@ from dp2ddp.analyse.processes.conditions import assigned, is_call_of
 from dp2ddp.analyse.processes.downloads import fetches, is_off
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Const, Ext, Inst
+from dp2ddp.analyse.training.seeding import Seeding
 from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers
 from dp2ddp.plan import Anchor
 
@@ -34,13 +35,15 @@ def collect(
 ) -> tuple[Loader, ...]:
     """The loaders of training loops: those that a loop draws from at once, and why some need the very batches."""
     found = []
-    read = _read(context, training)
+    read, seeding = _read(context, training), Seeding(context)
     for call in context.loaders:
         if id(call.node) in training:
             first, *others = together.get(id(call.node), [0])
             loader = replace(_loader(context, call), number=first)
             shard = loader.shard or ("several loaders made here are iterated together" if others else "")
             shard = shard or whole.get(id(call.node), "") or read.get(id(call.node), "")
+            if not shard and loader.shuffle is not False and seeding.is_late(call.node):
+                shard = "the seed may be set after the loader is made"
             if (needs := context.put_together.get(id(call.node))) is not None:
                 found.append(replace(loader, shard=f"`{needs}` needs the whole batch", whole=True))
             else:
