@@ -70,6 +70,17 @@ FOLDERS = {
         "    except FileExistsError:\n        n += 1\n",
         "        n += 1\nrun = ddp.from_main_process(run)\n",
     ),
+    "a number behind those of a list": (
+        "def numbered(parent):\n    os.makedirs(parent, exist_ok=True)\n    n = 0\n    for it in os.listdir(parent):\n"
+        "        if os.path.isdir(os.path.join(parent, it)):\n            n = max(n, int(it.split('-')[-1]))\n"
+        "    run = parent + f'/run-{n + 1}'\n    os.makedirs(run, exist_ok=True)\n    return run\n\n\nrun = numbered('runs')\n",
+        "    n = ddp.from_main_process(n)\n    run = parent + f'/run-{n + 1}'\n    if ddp.is_main_process():\n",
+    ),
+    "a number in the last name of a list": (
+        "found = [0] + [int(it.split('-')[1]) for it in sorted(os.listdir('.')) if it.startswith('run-')]\n"
+        "run = f'run-{found[-1] + 1}'\nos.makedirs(run, exist_ok=True)\n",
+        "ddp.from_main_process(sorted(os.listdir('.')))",
+    ),
     "another name where it is there": (
         "run = 'runs'\ntry:\n    os.mkdir(run)\nexcept (FileExistsError, PermissionError):\n"
         "    run = run + '-again'\n    os.mkdir(run)\n",
@@ -165,8 +176,7 @@ def test_names_that_are_handed_out_one_by_one_are_not_sent(name: str) -> None:
     looped = converted(
         saving(made.replace(f"n = {count}", 'n = 0\nfor it in Path("runs").iterdir():\n    n = it.name'))
     )
-    assert "from_main_process" not in looped
-    assert "ddp.barrier()\nif ddp.is_main_process():\n    os.makedirs(run)" in looped
+    assert "    n = it.name\nn = ddp.from_main_process(n)\n" in looped
 
 
 @pytest.mark.parametrize(
@@ -178,6 +188,7 @@ def test_names_that_are_handed_out_one_by_one_are_not_sent(name: str) -> None:
         ("an entry that is a temporary folder", "warm"),
         ("a function that takes the next one where it is there", "warm"),
         ("a loop that tries one after the other", "warm"),
+        ("a number behind those of a list", "warm"),
         pytest.param("a number that is free", "warm", marks=pytest.mark.slow),
     ],
 )
@@ -189,6 +200,16 @@ def test_every_process_finds_there_what_the_main_process_saved(
     place = {"folder": tmp_path, "env": {"TMPDIR": str(tmp_path)}}
     lab.run(script, processes=2, launcher=launcher, recorded=False, **place).ok()
     assert len(list(tmp_path.glob("**/model.pt"))) == 1
+
+
+def test_a_folder_that_is_only_written_is_made_by_one_process(lab: Lab, tmp_path: Path) -> None:
+    """Its name is free while nobody has made it: the others would take the next one."""
+    waits = 'time.sleep(float(os.environ.get("LAB_RANK", 0)) / 2)\n'
+    script = tmp_path / "train.py"
+    made = FOLDERS["a number behind those of a list"][0].replace("run = numb", waits + "run = numb")
+    script.write_text(converted(saving(made).replace(READ, "")))
+    lab.run(script, processes=3, folder=tmp_path, recorded=False).ok()
+    assert [it.name for it in tmp_path.glob("runs/*")] == ["run-1"]
 
 
 # What the main process writes to a path, late, and what all read of it then.

@@ -81,8 +81,8 @@ def listed(context: Context, effects: Iterable[Effect]) -> frozenset[int]:
 
 
 def has_own_path(context: Context, call: Call) -> bool:
-    """Whether the path that a call is given has a name of each process's own: by the clock, by its number."""
-    return bool(_Origins(context, files=False).of(_path(call)))
+    """Whether the path that a call is given has a name of each process's own: by the clock, by what is there."""
+    return bool(_Origins(context).of(_path(call)))
 
 
 def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:
@@ -112,10 +112,15 @@ def _can_meet(context: Context, node: ast.AST, guards: list[Effect], cached: set
         all_pass(context, node, guards)
         and not is_inside(context, node, cached)
         and not alike.in_worker(context, node)
-        and not any(
-            isinstance(it, ast.comprehension | ast.ListComp) for it in context.program.ancestors(node)
-        )
+        and not _in_rounds(context, node)
     )
+
+
+def _in_rounds(context: Context, node: ast.AST) -> bool:
+    """Whether a place is run once for each element: in a comprehension, but for what that goes through first."""
+    kinds = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    around = (it for it in context.program.ancestors(node) if isinstance(it, kinds))
+    return any(not context.program.is_inside(node, it.generators[0].iter) for it in around)
 
 
 # Where values are needed
@@ -236,7 +241,9 @@ class _Origins:
                     self._found[Origin(node)] = None
                 else:
                     yield value
-        elif not names & NO_PATH_PARTS and all(name.startswith(PATH_PARTS) for name in names):
+        elif _makes_text(node) or (
+            not names & NO_PATH_PARTS and all(name.startswith(PATH_PARTS) for name in names)
+        ):
             yield from handed(node)
             if isinstance(node.func, ast.Attribute):
                 yield node.func.value
@@ -315,10 +322,10 @@ class _Origins:
         return found
 
     def _asks(self, node: ast.If | ast.While | ast.For | ast.Try) -> bool:
-        """Whether a condition asks for a file, or a loop ends by what such a condition finds; or making one asks."""
+        """Whether a condition asks for a file, or a loop lists them or ends by what it asks; or making one asks."""
         if isinstance(node, ast.Try):
             return self._tries(node)
-        if not isinstance(node, ast.For) and self._mentions(node.test):
+        if self._mentions(node.iter if isinstance(node, ast.For) else node.test):
             return True
         inside = list(ast.walk(node)) if isinstance(node, LOOPS) else []
         ends = (
@@ -340,9 +347,15 @@ class _Origins:
         return any(call is not None and call.names & MAKES_EMPTY and not may_exist(call) for call in tried)
 
     def _mentions(self, test: ast.expr) -> bool:
+        """Whether a condition, or what a loop goes through, asks for files."""
         calls = [self.program.call(it) for it in ast.walk(test) if isinstance(it, ast.Call)]
         names = set().union(*(call.names for call in calls if call is not None))
-        return bool(names & (EXISTENCE | LISTS_FOLDER)) and AGREED not in names
+        return bool(names & (EXISTENCE | LISTS_FOLDER | WALKS_FOLDERS)) and AGREED not in names
+
+
+def _makes_text(node: ast.Call) -> bool:
+    """Whether a call is of a method that texts have: what comes of it is made of the text."""
+    return isinstance(node.func, ast.Attribute) and hasattr(str, node.func.attr)
 
 
 def _names(kinds: ast.expr) -> set[str]:

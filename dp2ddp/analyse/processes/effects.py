@@ -252,7 +252,8 @@ def collect(
     """Everything in programs that train with DataParallel which one process must do alone.
 
     ``meetings``: statements in which all processes meet: what stands round them is for all.
-    ``is_own``: whether the path that a call makes is one that each process gives a name of its own, by the clock.
+    ``is_own``: whether the path that a call makes is one that each process gives a name of its own: by the clock, by
+    what is there.
     """
     program = context.program
     nodes = [
