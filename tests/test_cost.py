@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import gc
+import resource
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -85,3 +87,62 @@ def test_an_object_that_is_followed_by_names_has_no_end_of_parts() -> None:
     program = wrappers.linked(project, project.files.values())
     (shown,) = (it for it in program.nodes.values() if getattr(it, "attr", "") == "show")
     assert len(program.values(shown.value)) < 8 * MOST  # type: ignore[attr-defined]
+
+
+def _collating(entries: dict[str, str]) -> str:
+    """A program whose collate function fills a dict in turn."""
+    made = "".join(f'    data["{key}"] = {value}\n' for key, value in entries.items())
+    return f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def collate(batch):
+    data = {{}}
+    data["size"] = max([len(it) for it in batch])
+{made}    return data
+
+loader = DataLoader([torch.ones(n % 5 + 1) for n in range(64)], batch_size=16, collate_fn=collate)
+model = nn.DataParallel(nn.Linear(5, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for data in loader:
+    loss = model(data["rows0"].cuda()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def _converted(program: str, home: Path) -> str:
+    """What a program becomes, in a minute of the processor's time at most."""
+    script = home / "train.py"
+    script.write_text(program)
+    command = [sys.executable, "-m", "dp2ddp", "convert", str(script), "--diff"]
+    limit = (60, 60)  # seconds; some three are needed
+    return subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+    ).stdout
+
+
+def _stacked(width: str) -> str:
+    return f"torch.stack([nn.functional.pad(it, (0, {width} - len(it))) for it in batch])"
+
+
+def test_entries_of_a_batch_that_are_made_of_other_entries_are_followed_once(tmp_path: Path) -> None:
+    entries = {"rows0": _stacked('data["size"]')}
+    for i in range(1, 24):
+        before = f'data["rows{i - 1}"]'
+        entries[f"rows{i}"] = _stacked(f"{before}.shape[1] * {before}.size(1)")
+    assert "ddp.shard(" in _converted(_collating(entries), tmp_path)
+
+
+def test_a_batch_whose_entries_are_all_made_of_each_other_is_not_followed_for_ever(tmp_path: Path) -> None:
+    names = [f"rows{i}" for i in range(12)]
+    entries = {
+        name: _stacked(" + ".join(f'data["{it}"].shape[1]' for it in names if it != name)) for name in names
+    }
+    assert "ddp.shard(" not in _converted(_collating(entries), tmp_path)

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import count
 
 from dp2ddp.analyse.api.containers import CHANGES_BEYOND_APPENDING, DICT_LOOKUPS
 from dp2ddp.analyse.api.inspection import ASKS_ABOUT_DATA
@@ -82,6 +83,8 @@ class Across:
 Found = Form | Parts | Across
 
 DEPTH = 6
+MOST = 5_000
+"""So many expressions are followed for a collate function; what is beyond is not known."""
 
 
 def obstacles(context: Context, training: set[int]) -> Iterator[Obstacle]:
@@ -263,7 +266,13 @@ class Collating:
     context: Context
     given: dict[int, Found]
     depth: int = 0
+    steps: Iterator[int] = field(default_factory=count)
+    """Expressions followed so far, by all followers of one collate function."""
     open: set[int] = field(default_factory=set)
+    known: dict[int, tuple[Found, set[int]]] = field(default_factory=dict)
+    """What expressions are, and on which open ones that rests: it holds as long as these are open."""
+    rests: set[int] = field(default_factory=set)
+    """On which open expressions what is being followed rests so far."""
 
     def __post_init__(self) -> None:
         self.program = self.context.program
@@ -311,13 +320,33 @@ class Collating:
     # Expressions
 
     def of(self, node: ast.AST) -> Found:
-        """What an expression is."""
-        if id(node) in self.open or self.depth > DEPTH:
-            return Across(node)
-        self.open.add(id(node))
-        found = self._of(node)
-        self.open.discard(id(node))
+        """What an expression is; each is followed once, what is made of itself is not."""
+        at = id(node)
+        if at in self.open:
+            self.rests.add(at)
+            return self._of_itself(node)
+        if at not in self.known:
+            if self.depth > DEPTH or next(self.steps) > MOST:
+                return Across(node)
+            self._follow(node)
+        found, rests = self.known[at]
+        self.rests |= rests
         return found
+
+    def _follow(self, node: ast.AST) -> None:
+        at, around = id(node), self.rests
+        self.rests = set()
+        self.open.add(at)
+        found = self._of(node)
+        self.open.discard(at)
+        if at in self.rests:
+            self.known = {it: held for it, held in self.known.items() if at not in held[1]}
+        self.known[at] = found, self.rests - {at}
+        self.rests = around
+
+    def _of_itself(self, node: ast.AST) -> Found:
+        """What an expression is that it is made of itself."""
+        return Across(node)
 
     def _of(self, node: ast.AST) -> Found:
         match node:
@@ -379,7 +408,7 @@ class Collating:
         return made if isinstance(made, Across) else Across(node)
 
     def _entry(self, node: ast.Subscript) -> Found:
-        held, index = self.of(node.value), node.slice
+        held, index = self._held(node), node.slice
         if isinstance(held, Across):
             return held
         at = self.of(index) if not isinstance(index, ast.Slice | ast.Tuple) else self._slice(index)
@@ -400,6 +429,10 @@ class Collating:
                 return known.get(key, known.get(None, Across(node)))
         return Across(node)
 
+    def _held(self, node: ast.Subscript) -> Found:
+        """What an entry is taken of."""
+        return self.of(node.value)
+
     def _slice(self, index: ast.Slice | ast.Tuple) -> Found:
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
         bounds = [
@@ -411,7 +444,8 @@ class Collating:
 
     # Names
 
-    def _named(self, node: ast.Name) -> Found:
+    def _named(self, node: ast.Name, entry: str | None = None) -> Found:
+        """What a name holds; of what is stored in it, only one entry may be asked for."""
         definitions = [it for it in self.program.definitions(node) if not isinstance(it, ast.arg)]
         scope = self.program.scope(node)
         found = [self._defined(it, node) for it in definitions]
@@ -420,7 +454,7 @@ class Collating:
         value = either(found, node)
         if value is Form.FIXED or isinstance(value, Across) or node.id not in scope.names:
             return value
-        return self._changed(node, scope, value)
+        return self._changed(node, scope, value, entry)
 
     def _is_before(self, definition: ast.AST, use: ast.AST, scope: Scope) -> bool:
         """Whether a definition comes before a use in any case; those of comprehensions are about nothing else."""
@@ -434,7 +468,7 @@ class Collating:
         parameter = scope.signature.parameter(name)
         return Form.FIXED if parameter is None else self.given.get(id(parameter), Form.FIXED)
 
-    def _changed(self, name: ast.Name, scope: Scope, value: Found) -> Found:
+    def _changed(self, name: ast.Name, scope: Scope, value: Found, entry: str | None) -> Found:
         """A value with what a function does to it: nothing but adding to a list, once for each sample."""
         for use in self.program.body(scope):
             if not isinstance(use, ast.Name) or use.id != name.id:
@@ -687,7 +721,7 @@ class Collating:
         if is_spread(call.node):
             return Across(call.node)
         given = {id(it): self.of(value) for it, value in bind(call.node, scope.takes(bound)).given}
-        return type(self)(self.context, given, self.depth + 1).returned(scope)
+        return type(self)(self.context, given, self.depth + 1, self.steps).returned(scope)
 
 
 def _binds(statement: ast.AST, definition: ast.AST) -> bool:

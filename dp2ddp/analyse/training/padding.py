@@ -181,11 +181,11 @@ class Rows(Collating):
             return Form.COLLATED if kinds <= {*PLAIN, Form.COLLATED} else Form.ROWS
         return Across(place)
 
-    def of(self, node: ast.AST) -> Found:
-        """What an expression is; what is the largest so far is a number as before."""
-        if id(node) in self.open and isinstance(node, ast.Call) and self._names(node) <= LONGEST:
+    def _of_itself(self, node: ast.AST) -> Found:
+        """What is the largest so far is a number as before."""
+        if isinstance(node, ast.Call) and self._names(node) <= LONGEST:
             return Form.NUMBER
-        return super().of(node)
+        return super()._of_itself(node)
 
     def _names(self, node: ast.Call) -> frozenset[str]:
         call = self.program.call(node)
@@ -231,7 +231,7 @@ class Rows(Collating):
     def _tests_differ(self, definition: ast.AST) -> bool:
         return False
 
-    def _changed(self, name: ast.Name, scope: Scope, value: Found) -> Found:
+    def _changed(self, name: ast.Name, scope: Scope, value: Found, entry: str | None) -> Found:
         """Rows may be written, sorted and shuffled: there are as many as before."""
         added: list[tuple[object, Found]] = []
         for use in self.program.body(scope):
@@ -251,7 +251,8 @@ class Rows(Collating):
                     plain = isinstance(stored, ast.Assign) and stored.targets == [around]
                     if not plain or not isinstance(value, Parts | Form) or value in (*BY_ROW, Form.SAMPLES):
                         return Across(around)
-                    added.append((key, self.of(stored.value)))  # type: ignore[attr-defined]
+                    asked = entry in (None, key)
+                    added.append((key, self.of(stored.value) if asked else Form.FIXED))  # type: ignore[attr-defined]
                 case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()) if held is use:
                     if value not in (*BY_ROW, Form.SAMPLES, Form.ALL) or isinstance(around.ctx, ast.Del):
                         return Across(around)
@@ -299,8 +300,14 @@ class Rows(Collating):
         parameter = self.program.scope(node).signature.parameter(node.id)
         return parameter is not None and id(parameter) in self.given and self.of(node) is Form.SAMPLES
 
+    def _held(self, node: ast.Subscript) -> Found:
+        match node:
+            case ast.Subscript(value=ast.Name() as name, slice=ast.Constant(value=str(key))):
+                return self._named(name, key)
+        return super()._held(node)
+
     def _entry(self, node: ast.Subscript) -> Found:
-        held = self.of(node.value)
+        held = self._held(node)
         if isinstance(held, Across):
             return held
         if not isinstance(node.slice, ast.Slice | ast.Tuple):
