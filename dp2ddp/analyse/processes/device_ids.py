@@ -245,7 +245,7 @@ def _where_chosen(context: Context, wrap: ast.Call, given: ast.expr) -> ast.expr
             _is_option(context, part) and not asks_for_gpus(context, part) for part, _ in _parts(test, wraps)
         )
         if options and not asked and not any(isinstance(it, ast.Call) for it in ast.walk(test)):
-            alone: ast.expr = _single(context, others) or ast.Constant(1)
+            alone: ast.expr = _single(context, others) or _numbered(context) or ast.Constant(1)
             first, second = (given, alone) if wraps else (alone, given)
             return ast.IfExp(test, first, second)
     return None
