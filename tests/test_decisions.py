@@ -333,3 +333,49 @@ def test_processes_that_differ_in_the_last_bits_go_on_alike(name: str, lab: Lab)
     assert (code, len(ends)) == (0, 1)
     code, ends = run(lab, re.sub(r"ddp\.from_main_process\((.*)\)", r"\1", text))
     assert code != 0 or len(ends) == 2, "this would have gone well without"
+
+
+PRUNE = """\
+def prune():
+    OLD
+        try:
+            os.remove(old)
+        except OSError:
+            pass
+
+
+def keep(epoch, is_best):
+    if is_best:
+        prune()
+        torch.save(model.state_dict(), f"best_{epoch}.pt")
+
+
+"""
+OLD = {
+    "found at once": 'for old in glob.glob("best_*.pt"):',
+    "found before": 'found = glob.glob("best_*.pt")\n    for old in found:',
+}
+BEST = "    value = evaluate() + 1e10 * RANK\n    keep(epoch, value < best)\n    best = min(value, 1e9)\n"
+
+
+def keeping(functions: str) -> str:
+    return "import glob\n" + START.replace("model = nn.Data", functions + "model = nn.Data") + BEST
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_nobody_waits_where_each_rank_decides_for_itself_what_is_saved(lab: Lab, old: str) -> None:
+    """What only the main process lists and removes needs no barrier, under such a condition or in such a loop."""
+    text = converted(
+        keeping(PRUNE.replace("OLD", OLD[old])).replace('best, bad = float("inf"), 0', "best = 1e9")
+    )
+    assert "barrier" not in text
+    code, _ = run(lab, text)
+    assert code == 0
+
+
+def test_all_come_to_where_all_wait() -> None:
+    """A condition by an evaluation is the main process's, where what that has written is read under it."""
+    reread = PRUNE[PRUNE.index("def keep") :].replace("        prune()\n", "").rstrip()
+    reread += '\n        print(list(torch.load(f"best_{epoch}.pt")))\n\n\n'
+    text = converted(keeping(reread))
+    assert "ddp.barrier()" in text and "ddp.from_main_process(" in text

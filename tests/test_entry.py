@@ -832,7 +832,7 @@ def test_devices_that_are_given_under_an_option_are_chosen_by_it() -> None:
     listed = "if args.multi:\n    args.devices = [1, 3]\n    args.gpu = args.devices[0]\nmodel = "
     listed = numbered.replace("model = ", listed, 1).replace("(model, [1, 3])", "(model, args.devices)")
     text = convert(Project.of({PATH: PROGRAM + listed})).changes[0].after
-    assert "ddp.init(devices=args.devices if args.multi else [args.gpu])\n" in text
+    assert "devices(args.devices if args.multi else [args.gpu])\n" in text
 
 
 # One of the GPUs of a wrap, or the CPU.

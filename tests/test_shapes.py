@@ -1062,7 +1062,8 @@ def test_devices_that_are_only_known_where_an_option_asks_for_several(
 ) -> None:
     (change,) = convert(Project.of({Path("/example/train.py"): CHOSEN})).changes
     assert (
-        "ddp.use_devices(self.args.device_ids if self.args.many and self.args.use_gpu else 1)" in change.after
+        "ddp.use_devices(self.args.device_ids if self.args.many and self.args.use_gpu else [self.args.gpu])"
+        in change.after
     )
     printed = []
     for name, text in {"before": CHOSEN, "after": change.after}.items():

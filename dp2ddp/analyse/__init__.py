@@ -219,7 +219,8 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
     agreed = (*agreements.facts(context, origins), *alike.seeds(context))
     early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
-    agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
+    waits = rereads.collect(context, whole, acts)
+    agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts, waits))
     replaced, stays = apex.collect(context, whole)
     on_parts = drawing.run_on_parts(context, batch_loops, judged.gathers)
     noise = drawing.Drawing(context, batch_loops, on_parts.values())
@@ -248,7 +249,7 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
         ),
         effects=acts,
         fetches=downloads.fetch_facts(context, loaders.hoisted(context, training)),
-        rereads=rereads.collect(context, whole, acts),
+        rereads=waits,
         agreements=agreed,
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),

@@ -303,10 +303,24 @@ def _around(context: Context, guarded: set[int], meetings: frozenset[int]) -> se
     found: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key], reverse=True):
         node = program.parent(program.nodes[key])
-        while id(node) not in found and _only_writes(context, node, (guarded | found) - meetings):
-            found.add(id(node))
+        while id(node) not in found:
+            inside = (guarded | found) - meetings
+            if not _tries_to_write(context, node, inside):
+                if not _only_writes(context, node, inside):
+                    break
+                found.add(id(node))
             node = program.parent(node)
     return found
+
+
+def _tries_to_write(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
+    """``try: os.remove(path)`` with nothing done about an error: part of a loop that only writes."""
+    if not isinstance(node, ast.Try) or node.orelse or node.finalbody:
+        return False
+    handled = [it for handler in node.handlers for it in handler.body]
+    return all(id(it) in guarded for it in node.body) and all(
+        isinstance(it, ast.Pass | ast.Continue) or _only_tells(context, it) for it in handled
+    )
 
 
 def _only_writes(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
@@ -320,7 +334,9 @@ def _only_writes(context: Context, node: ast.AST | None, guarded: set[int]) -> b
             return False
     parts = [*node.body, *node.orelse]
     return _only_asks(context, header) and all(
-        id(part) in guarded and isinstance(part, ast.Expr | ast.For | ast.If) for part in parts
+        (id(part) in guarded and isinstance(part, ast.Expr | ast.For | ast.If))
+        or _tries_to_write(context, part, guarded)
+        for part in parts
     )
 
 

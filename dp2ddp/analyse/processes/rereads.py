@@ -135,6 +135,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         and context.runs_in_training(it.node)
         and not in_worker(context, it.node)
         and _come_together(context, it.node, guards)
+        and not _is_for_main(context, it, guards)
     }
     written = [*opened.values(), *saved.values()]
     beside = _left_beside(context, first.covers)
@@ -335,6 +336,20 @@ def _ends(context: Context, access: _Access, folder: str) -> frozenset[str]:
 def _come_together(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
     """Whether every process comes to a place if one does: also where all handle the same exception."""
     return all_pass(context, node, guards, handled=True)
+
+
+def _is_for_main(context: Context, call: Call, guards: list[Effect]) -> bool:
+    """Whether only the main process does anything by what a call lists: what the others find is no matter."""
+    program, statement = context.program, context.program.statement(call.node)
+    if not call.names & _LISTS or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target = statement.targets[0]
+    uses = [
+        it
+        for it in ast.walk(program.file(target).tree)
+        if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Load) and target in program.definitions(it)
+    ]
+    return isinstance(target, ast.Name) and bool(uses) and all(covered(context, it, guards) for it in uses)
 
 
 def _shown(context: Context, call: Call, statement: ast.stmt) -> str:

@@ -30,7 +30,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Mod
 from dp2ddp.analyse.training.loops import BatchLoop
-from dp2ddp.facts import NO_TIER, Agreement, Effect, Evaluation, Problem
+from dp2ddp.facts import NO_TIER, Agreement, Effect, Evaluation, Problem, Reread
 
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -48,9 +48,13 @@ def collect(
     loops: list[BatchLoop],
     evaluated: Iterable[Evaluation],
     effects: tuple[Effect, ...],
+    waits: Iterable[Reread],
 ) -> Iterator[Agreement]:
-    """Where the main process's number is taken, because it steers the training, and what can't be agreed on."""
-    yield from _Steering(context, _Forwards(context, loops, evaluated), effects).agreements()
+    """Where the main process's number is taken, because it steers the training, and what can't be agreed on.
+
+    ``waits``: where all processes wait for one another, which one alone must not come to.
+    """
+    yield from _Steering(context, _Forwards(context, loops, evaluated), effects, waits).agreements()
 
 
 @dataclass(frozen=True)
@@ -131,9 +135,12 @@ def above(context: Context, nodes: Iterable[ast.AST]) -> set[int]:
 class _Steering:
     """The way from what steers the training back to the forwards."""
 
-    def __init__(self, context: Context, forwards: _Forwards, effects: tuple[Effect, ...]) -> None:
+    def __init__(
+        self, context: Context, forwards: _Forwards, effects: tuple[Effect, ...], waits: Iterable[Reread]
+    ) -> None:
         self.context, self.program = context, context.program
         self.forwards = forwards
+        self._waiting = {id(self.program.node_at(it.at)) for it in waits} if forwards.calls else set()
         self.guards = [effect for effect in effects if effect.kind in ("guard", "test")]
         self._changes: dict[int, dict[str, list[ast.AST]]] = {}
 
@@ -230,8 +237,9 @@ class _Steering:
 
     @cached_property
     def _working(self) -> set[int]:
-        """What trains, evaluates or changes what is trained."""
-        return {id(node) for node in self.program.nodes.values() if self._is_work(node)}
+        """What trains, evaluates or changes what is trained; and before what all wait."""
+        working = {id(node) for node in self.program.nodes.values() if self._is_work(node)}
+        return working | (self._waiting & self.program.nodes.keys())
 
     @cached_property
     def _working_scopes(self) -> set[int]:
