@@ -726,7 +726,7 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
             "BEFORE, or --git HEAD if git has it"
         )
         return KEPT
-    mended = {} if options.git else {it.path: it.after_bytes for it in mended_paths([first.file])}
+    mended = {it.path: it.after_bytes for it in mended_paths([first.file], originals)}
     if mended:
         names = ", ".join(os.path.relpath(path, cwd) for path in mended)
         _say(

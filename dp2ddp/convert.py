@@ -10,7 +10,7 @@ converted all the same. Nothing here writes: ``emit`` shows or writes the result
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -166,9 +166,11 @@ def _taken(
         return changes, None
 
 
-def mended_paths(paths: Iterable[str | Path]) -> tuple[Change, ...]:
-    """What scripts need so that today's Python and libraries run them, and nothing else."""
-    project = deeply(lambda: link(read(paths)).project)
+def mended_paths(
+    paths: Iterable[str | Path], instead: Mapping[Path, bytes] | None = None
+) -> tuple[Change, ...]:
+    """What scripts need so that today's Python and libraries run them, and nothing else; ``instead`` as in ``read``."""
+    project = deeply(lambda: link(read(paths, instead=instead)).project)
     used = set().union(*(project.reaches(path) for path in project.named))
     files = (file for path, file in project.files.items() if file.mends and path in used)
     return tuple(Change(file.path, file.written, file.text, file.encoding) for file in files)

@@ -332,14 +332,19 @@ class Project:
         return entries
 
 
-def read(paths: Iterable[str | Path], stdin: bytes | None = None, exclude: Iterable[Pattern] = ()) -> Project:
+def read(
+    paths: Iterable[str | Path],
+    stdin: bytes | None = None,
+    exclude: Iterable[Pattern] = (),
+    instead: Mapping[Path, bytes] | None = None,
+) -> Project:
     """Find and parse files and folders, and all local files that they import.
 
     ``-`` is standard input, ``stdin`` what was read from it. Folders are searched without what git ignores and what
     ``exclude`` names; a file that is asked for, or imported, is read all the same. What cannot be read is part of the
-    result.
+    result. ``instead``: what some files are taken to hold.
     """
-    return _Reader(Path.cwd(), tuple(exclude)).read(paths, stdin)
+    return _Reader(Path.cwd(), tuple(exclude), instead or {}).read(paths, stdin)
 
 
 def span_of(node: ast.AST, file: SourceFile) -> Span:
@@ -548,9 +553,10 @@ def indentations(text: str) -> dict[int, str]:
 class _Reader:
     """Reads the files of one run, each once."""
 
-    def __init__(self, cwd: Path, exclude: tuple[Pattern, ...] = ()) -> None:
+    def __init__(self, cwd: Path, exclude: tuple[Pattern, ...], instead: Mapping[Path, bytes]) -> None:
         self.cwd = cwd.resolve()
         self.exclude = exclude
+        self.instead = instead
         self.files: dict[Path, SourceFile] = {}
         self.unreadable: dict[Path, Unreadable] = {}
         self.aliases: dict[Path, Path] = {}
@@ -685,7 +691,8 @@ class _Reader:
         try:
             if path.exists() and not path.is_file():
                 raise OSError(None, "it is no regular file")
-            self._keep(path, load(path, path.read_bytes()))
+            data = self.instead.get(path)
+            self._keep(path, load(path, path.read_bytes() if data is None else data))
         except OSError as error:
             self._keep(path, Unreadable(path, None, _os_reason(error)))
 

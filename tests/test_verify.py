@@ -862,6 +862,25 @@ def test_an_original_that_is_written_over_is_that_of_git(
     assert command("train.py", "--git", "HEAD").code == 3
 
 
+def test_an_original_of_git_is_mended_with_what_it_imports(
+    tmp_path: Path, command: Callable[..., Done]
+) -> None:
+    """As today's libraries run it: one that fails is compared with nothing."""
+    shares = "    return correct[:2].view(-1).float().sum(0) / len(target)\n"
+    helper = "def accuracy(output, target):\n    best = output.topk(2, 1)[1].t()\n"
+    helper += "    correct = best.eq(target.view(1, -1).expand_as(best))\n" + shares
+    (tmp_path / "metric.py").write_text(helper)
+    text = "from metric import accuracy\n" + BEFORE + "print(accuracy(model(inputs), targets))\n"
+    (tmp_path / "train.py").write_text(text)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "before"]):
+        subprocess.run([*git, *words], check=True)
+    assert main(["convert", "train.py", "--inplace"]) == 0
+    assert ".reshape(-1)" in (tmp_path / "metric.py").read_text()
+    done = command("train.py", "--git", "HEAD", "--steps", "4", "--float64")
+    assert (done.code, "metric.py does not run with" in done.err) == (0, True), done.out + done.err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
