@@ -264,6 +264,17 @@ def test_what_is_looked_up_may_be_all_that_matches(expression: str) -> None:
     assert names(linked, linked.entered(project.files[path].tree.body[-1])) == LOOKED_UP[expression]
 
 
+@pytest.mark.parametrize("expression", [*LOOKED_UP, 'locals()["parts"].other'])
+def test_so_it_is_where_a_function_imports_what_it_looks_up(expression: str) -> None:
+    path, other = Path("/example/a.py"), Path("/example/parts.py")
+    parts = "".join(f"def {name}():\n    pass\n\n\n" for name in ("net_a", "net_b", "other"))
+    text = f"def main():\n    pass\n\n\ndef choose(name):\n    import parts\n\n    ({expression})()\n"
+    project = Project.of({path: text, other: parts})
+    linked = Program(project, project.files.values())
+    call = project.files[path].tree.body[-1].body[-1]
+    assert names(linked, linked.entered(call)) == LOOKED_UP.get(expression, {"other"})
+
+
 def test_what_does_not_take_the_arguments_is_not_called() -> None:
     text = "def one(a):\n    pass\n\n\ndef two(a, b):\n    pass\n\n\ndef named(*, a):\n    pass\n\n\n"
     text += "def any(*a, **b):\n    pass\n\n\ntable = [one, two, named, any]\nfor it in table:\n    it(1)\n    it(a=1)\n"

@@ -865,3 +865,43 @@ def test_a_question_is_asked_once_and_answered_for_all(answer: str, tmp_path: Pa
     else:
         assert done.returncode != 0 and "kept" in done.stderr and "trained" not in done.stdout
         assert [it.name for it in (tmp_path / "run").iterdir()] == ["old.txt"]
+
+
+PREPARED = """\
+import os
+import pickle
+import time
+
+from torch.utils.data import TensorDataset
+import torch
+
+
+class Rows(TensorDataset):
+    def __init__(self, path):
+        if not os.path.exists(path):
+            file = open(path, "wb")
+            time.sleep(1)
+            pickle.dump(torch.ones(64, 8), file)
+            file.close()
+        super().__init__(pickle.load(open(path, "rb")), torch.zeros(64, dtype=torch.long))
+"""
+CHOSEN = {
+    "by a text": "eval('rows.{}(path)'.format(name))",
+    "by its name": "getattr(rows, name)(path)",
+}
+
+
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_a_data_set_of_a_module_that_a_function_imports_is_prepared_first(
+    chosen: str, lab: Lab, tmp_path: Path
+) -> None:
+    """Others read the file that it keeps only when that is written."""
+    made = f"\n\ndef fetch(name, path):\n    import rows\n\n    return {CHOSEN[chosen]}\n\n\ndata = fetch('Rows', 'kept')\n"
+    text = START.format(imports="", setup="", before="", epoch="", after="print(loss.item())")
+    data = "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    (tmp_path / "rows.py").write_text(PREPARED)
+    script = tmp_path / "train.py"
+    script.write_text(text.replace(data, made))
+    assert command.run("convert", "train.py", "--inplace", cwd=tmp_path).returncode == 0
+    assert "ddp.main_process_first()" in script.read_text() + (tmp_path / "rows.py").read_text()
+    lab.run(script, processes=2, folder=tmp_path, recorded=False, timeout=60).ok()

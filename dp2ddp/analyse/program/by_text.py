@@ -50,10 +50,10 @@ class ByText:
         exact = [text for text in texts if text.isidentifier()]
         for owner in owners:
             for name in exact:
-                found |= self.attributes.attribute(owner, name, node)
+                found |= self._member(owner, name, node)
             for name in self.member_names(owner) if len(exact) < len(texts) else ():
                 if matches(texts, name) and not (name.startswith("__") and name.endswith("__")):
-                    found |= self.attributes.attribute(owner, name, node)
+                    found |= self._member(owner, name, node)
             for holder in self.classes.holders(owner):
                 for entries in self.store.fields.get(Names(holder), {}).values():
                     found |= set().union(*entries.values())
@@ -65,6 +65,14 @@ class ByText:
             here = {it for it in found if isinstance(it, Func) and it.scope in inside}
             found = {it for it in found if isinstance(it, OWN)} - here
         return frozenset(found)
+
+    def _member(self, owner: Value, name: str, node: ast.AST) -> Values:
+        """What an owner has under a name; of a function, what its own variable of that name may be."""
+        found = self.attributes.attribute(owner, name, node)
+        if isinstance(owner, Func):
+            self.store.read((owner.scope, name))
+            found = found.union(*self.store.definitions.get((owner.scope, name), {}).values())
+        return found
 
     def member_names(self, owner: Value, seen: frozenset[Path] = frozenset()) -> set[str]:
         match owner:
