@@ -194,7 +194,6 @@ UNKNOWN = {
     "yielded from",
     "matched by a class",
     "awaited",
-    "locals()[…]",
     "__iadd__",
     "__add__",
     "__getattr__",
