@@ -760,6 +760,20 @@ for epoch in range(2):
         meter.update(loss=loss.item(), right=torch.mean(outputs["right"]).item())
     print(epoch, *(f"{key} {sum(it):.6f}" for key, it in meter.values.items()))
 """,
+    "some samples that are shown behind the forward": """
+for epoch in range(2):
+    for index, (x, y) in enumerate(loader):
+        size = x.size(0)
+        out = net(x)
+        if index == 0:
+            if size > 2:
+                x = x[0:2, :]
+            print(x.sum(len(x.shape) - 1).tolist())
+        del x
+        loss = torch.norm(out - out.mean(0), dim=len(out.shape) - 1).mean() + F.cross_entropy(out, y)
+        STEP
+    print(epoch, f"{loss.item():.6f}", size)
+""",
 }
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
@@ -1118,6 +1132,17 @@ for epoch in range(2):
         loss = F.cross_entropy(out, y) + out.std(0).sum() + above(out)
         STEP
     print(epoch, loss.item())
+""",
+    "a round that may end before its forward": """
+for epoch in range(2):
+    for index, (x, y) in enumerate(loader):
+        size = x.size(0)
+        if index == 4:
+            continue
+        out = net(x)
+        loss = out.std(0).sum() / size + F.cross_entropy(out, y)
+        STEP
+    print(epoch, loss.item(), size)
 """,
 }
 """Not joined: what is done instead trains to the same numbers."""

@@ -84,9 +84,12 @@ class Reaching:
         hiding: ast.AST | None = None
         branches = self._other_branches(around)
         branch = next(branches, None)
+        begun = None
         for place in range(after - 1, -1, -1):
             node, at = known.nodes[place], known.orders[place]
             holder = self.tree.holder(node)
+            if begun is not None and at > begun:
+                continue
             if (
                 holder is current and not starts and not isinstance(node, ast.arg)
             ):  # a lambda's is given before
@@ -106,9 +109,12 @@ class Reaching:
                     hiding = choice
                     break
             kept.append(node)
-            if self.hides(holder, around) and not self._may_be_skipped(node):
+            if self._may_be_skipped(node):
+                continue
+            if self.hides(holder, around):
                 hiding = holder
                 break
+            begun = self._hides_in_rounds(holder, around)
         hidden = {id(outer) for outer in self.tree.ancestors(hiding)} if hiding is not None else set()
         if isinstance(hiding, ast.For | ast.AsyncFor):
             hidden.add(id(hiding))  # its next round begins with another element
@@ -207,6 +213,20 @@ class Reaching:
             return id(self.tree.block(part)) in around.blocks
         return around.places.get(id(block), 0) > 0
 
+    def _hides_in_rounds(self, holder: ast.AST, around: Around) -> int | None:
+        """From where on an assignment hides others to what comes after the loop that it ends each round of."""
+        loop = self.tree.parent(holder)
+        if not isinstance(loop, ast.For | ast.While) or id(loop) in around.places or holder not in loop.body:
+            return None
+        if isinstance(holder, ast.AugAssign) or any(map(_may_leave, loop.body)):
+            return None
+        for outer in self.tree.ancestors(loop):
+            if id(outer) in around.places:
+                return self.tree.order[id(loop)]
+            if isinstance(outer, ast.Try | ast.With):
+                return None
+        return None
+
     def _may_be_skipped(self, node: ast.AST) -> bool:
         """``a and (x := b)``: whether an expression assigns, and its statement may not come to that."""
         part = node
@@ -223,6 +243,20 @@ class Reaching:
         value = holder.value if isinstance(holder, ast.Assign) else None
         self.undecided |= isinstance(value, ast.Call)
         return isinstance(value, ast.Call) and self._always_runs(value)
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Whether a round of a loop may end before its last statement, and what comes after the loop runs all the same."""
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Break | ast.Continue):
+            return True
+        if not isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.expr
+        ):
+            waiting += ast.iter_child_nodes(node)
+    return False
 
 
 def _swallows(statement: ast.AST) -> bool:

@@ -147,18 +147,26 @@ def facts(context: Context) -> Iterator[Joint]:
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
     """What is of a part of the batch behind a joint all the same: it must not meet what is of all ranks'."""
-    samples = Forwards(context) if context.joined.after else None
-    for key in context.joined.after - context.joined.apart if samples is not None else ():
-        node = context.program.nodes.get(key)
+    rounds = context.joined
+    samples = Forwards(context) if rounds.after else None
+    for node in context.program.nodes.values() if samples is not None else ():
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
         if is_inserted(node):
             continue
-        value = kinds.tensor(samples.of(node), node)
-        if isinstance(value, Kind) and value not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN):
-            shown = ast.unparse(node)
-            message = f"`{shown}`, of the local batch, is used behind the forward"
-            yield context.obstacle(node, message, "", SHARDED_ONLY)
+        shown = ast.unparse(node)
+        if id(node) in rounds.after and id(node) not in rounds.apart:
+            value = kinds.tensor(samples.of(node), node)
+            if isinstance(value, Kind) and value not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN):
+                message = f"`{shown}`, of the local batch, is used behind the forward"
+                yield context.obstacle(node, message, "", SHARDED_ONLY)
+        elif id(node) not in rounds.before:
+            made = context.program.definitions(node)
+            if any(map(is_inserted, made)) and any(
+                id(it) in rounds.before and not is_inserted(it) for it in made
+            ):
+                message = f"`{shown}` may be of the local batch, or of the global batch"
+                yield context.obstacle(node, message, "", SHARDED_ONLY)
 
 
 def rounds(context: Context, loops: list[BatchLoop]) -> Rounds:
@@ -298,9 +306,10 @@ class _Round:
                 return False
         return False
 
-    def nodes(self, keys: Iterable[int]) -> Iterator[ast.AST]:
-        nodes = self.program.nodes
-        return (nodes[it] for it in keys if it in nodes)
+    def nodes(self, keys: Iterable[int]) -> list[ast.AST]:
+        """Some nodes, in source order."""
+        nodes, order = self.program.nodes, self.program.order
+        return sorted((nodes[it] for it in keys if it in nodes), key=lambda it: order[id(it)])
 
     def calls(self, keys: Iterable[int]) -> Iterator[Call]:
         for node in self.nodes(keys):
@@ -547,7 +556,9 @@ class _Joining:
         if any(self.program.scope(it) is not self.scope for it in before):
             raise Unjoinable  # a name of a function round it
         is_fresh = all(map(self._is_fresh, before))
-        rows = (kinds.tensor(self.samples.of(it), it) in (*DEALT, Kind.PICKED) for it in uses)
+        made = set(map(id, before))
+        own = [it for it in uses if made.issuperset(map(id, self.program.definitions(it)))]  # none made anew
+        rows = (kinds.tensor(self.samples.of(it), it) in (*DEALT, Kind.PICKED) for it in own or uses)
         if not is_fresh and not is_count and not all(rows):
             raise Unjoinable
         if not any(map(self._is_always_made, before)):

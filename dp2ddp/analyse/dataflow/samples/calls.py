@@ -267,7 +267,7 @@ def _builtin(samples: Samples, call: Call, frame: Frame) -> Value:
             return Kind.COUNT
         if isinstance(value, Every) and isinstance(value.element, Unclear):
             return value.element  # there may be as many as there are samples
-        if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE, Kind.COLUMNS):
+        if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE, Kind.COLUMNS, Kind.SHAPE):
             return Kind.SAME
         if is_list(samples.context, node.args[0]) or samples.context.made(
             samples.program.values(node.args[0]), LOADER
