@@ -774,6 +774,41 @@ for epoch in range(2):
         STEP
     print(epoch, f"{loss.item():.6f}", size)
 """,
+    "a head beside the wrapped model that mixes samples": """
+head = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))
+optimizer = optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+for epoch in range(2):
+    net.train()
+    head.train()
+    for x, y in loader:
+        features = net(x)
+        out = head(features)
+        loss = F.cross_entropy(out, y)
+        STEP
+    print(epoch, loss.item(), *head[0].running_mean.tolist())
+""",
+    "a head beside the wrapped model that counts": """
+class Center(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3, 3))
+        self.steps = 0
+
+    def forward(self, features, y):
+        self.steps += 1
+        found = torch.stack([(features[y == c] - self.weight[c]).pow(2).sum() for c in y.unique()])
+        return found.mean() / self.steps
+
+
+center = Center()
+optimizer = optim.SGD([*net.parameters(), *center.parameters()], lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y) + center(out, y)
+        STEP
+    print(epoch, f"{loss.item():.6f}", center.steps)
+""",
 }
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 

@@ -134,6 +134,8 @@ def _reason(context: Context, owner: ast.expr) -> Reason | None:
     if any(isinstance(program.parent(it), ast.comprehension) for it in program.definitions(owner)):
         return UNKNOWN
     parts = _parts(context, values)
+    if _runs_on_joined(context, parts):
+        return None
     for part in parts:
         if (reason := _unfit(context, part)) is not None:
             return reason
@@ -143,6 +145,15 @@ def _reason(context: Context, owner: ast.expr) -> Reason | None:
                 f"is called as `{ast.unparse(call.func)}` here, bypassing its forward()", call, known=True
             )
     return None
+
+
+def _runs_on_joined(context: Context, parts: Values) -> bool:
+    """Whether modules are only run behind a joint: on the whole batch, by all ranks alike."""
+    rounds = context.joined
+    calls = [it for it in context.program.calls if it.callees & parts and context.runs_in_training(it.node)]
+    return bool(calls) and all(
+        id(it.node) in rounds.after and id(it.node) not in rounds.apart for it in calls
+    )
 
 
 def _is_name(node: ast.expr) -> bool:
