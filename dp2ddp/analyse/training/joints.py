@@ -555,7 +555,7 @@ class _Joining:
         before = [it for it in definitions.values() if self._is_of_round(it)]
         if any(self.program.scope(it) is not self.scope for it in before):
             raise Unjoinable  # a name of a function round it
-        is_fresh = all(map(self._is_fresh, before))
+        is_fresh = all(is_output(self.context, it) for it in before)  # what a model has just made
         made = set(map(id, before))
         own = [it for it in uses if made.issuperset(map(id, self.program.definitions(it)))]  # none made anew
         rows = (kinds.tensor(self.samples.of(it), it) in (*DEALT, Kind.PICKED) for it in own or uses)
@@ -598,10 +598,6 @@ class _Joining:
             if not all(_makes(block, name) or _leaves(block) for block in ways):
                 return False
         return True
-
-    def _is_fresh(self, definition: ast.AST) -> bool:
-        """Whether a name gets what a model has just made."""
-        return not isinstance(definition, ast.arg) and is_output(self.context, definition)
 
 
 def _makes(block: list[ast.stmt], name: str) -> bool:

@@ -33,7 +33,7 @@ def joined(samples: Samples, node: ast.Call, frame: Frame) -> Value:
 def _is_output(samples: Samples, node: ast.expr) -> bool:
     """Whether a name is just what a wrapped model hands out: joined, it is what nn.DataParallel makes of replicas'."""
     made = samples.program.definitions(node)
-    return bool(made) and all(not isinstance(it, ast.arg) and is_output(samples.context, it) for it in made)
+    return bool(made) and all(is_output(samples.context, it) for it in made)
 
 
 def is_output(context: Context, definition: ast.AST) -> bool:
