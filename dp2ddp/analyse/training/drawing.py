@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.api.randomness import DRAWING_SAMPLERS, GENERATOR_HOMES, SAMPLES_HOME
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.forwards import is_in_training_mode
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.dataflow.samples.layers import called, layers_in
@@ -28,8 +29,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def run_on_parts(context: Context, loops: Iterable[BatchLoop], gathers: Iterable[Gather]) -> dict[int, Call]:
-    """The calls that training loops run on parts of the batches: those of wrapped models and what runs on the rows of
-    the whole batch left out. By the identities of their nodes.
+    """The calls that training loops run on parts of the batches, by the identities of their nodes.
+
+    What runs on the rows of the whole batch is left out, and wrapped models, also by themselves where they evaluate.
     """
     joining = {gather.call for gather in gathers}
     waiting: list[ast.AST] = [it for loop in loops if loop.trains for it in getattr(loop.node, "body", [])]
@@ -43,7 +45,8 @@ def run_on_parts(context: Context, loops: Iterable[BatchLoop], gathers: Iterable
         if call is None:
             continue
         found[id(node)] = call
-        if not (context.is_wrapped(call.callees) or program.anchor(node) in joining):
+        evaluates = call.callees & context.wrapped and is_in_training_mode(context, call.node) is False
+        if not (context.is_wrapped(call.callees) or evaluates or program.anchor(node) in joining):
             scopes = {it for callee in call.callees for it, _, _ in program.targets(callee, call)} - entered
             entered |= scopes
             waiting += [it for scope in scopes for it in program.scopes[scope].body]
