@@ -9,6 +9,7 @@ from losses import EVEN_LOSSES, OWN_LOSSES
 from programs import PATH
 
 from dp2ddp.changes import Conversion
+from dp2ddp.convert import convert as gathered
 from dp2ddp.source import Project
 
 
@@ -48,3 +49,23 @@ def test_how_uneven_parts_weigh_is_told_where_it_is_not_by_their_sizes() -> None
     for cases, written in ((OWN_LOSSES, "weighed=False)"), (EVEN_LOSSES, "weighed=None)")):
         text = next(iter(cases.values()))
         assert f"ddp.local_batch_size(16, {written}" in converted(text).changes[0].after
+
+
+def test_what_is_joined_is_named_in_the_order_of_its_use() -> None:
+    text = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(*(torch.randn(64, 8) for _ in range(6)))
+model = nn.DataParallel(nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, f, c, e, b, d in DataLoader(data, batch_size=16, shuffle=True):
+    outputs = model(x)
+    loss = ((outputs @ f.T) @ (c @ e.T)).logsumexp(0).sum() + (b @ d.T).logsumexp(0).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (change,) = gathered(Project.of({PATH: text})).changes
+    assert "ddp.whole_batch((outputs, f, c, e, b, d))" in change.after

@@ -518,9 +518,10 @@ class _Joining:
     # What is joined
 
     def _uses(self) -> dict[str, list[ast.Name]]:
-        """The names of what a round has made of a part, with their uses behind the joint."""
+        """The names of what a round has made of a part, with their uses behind the joint: in the program's order."""
         uses: dict[str, list[ast.Name]] = {}
-        for node in self.round.nodes(self.after):
+        order = self.program.order
+        for node in sorted(self.round.nodes(self.after), key=lambda it: order[id(it)]):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 made = self.program.definitions(node)
                 if any(map(self._is_of_round, made)) and not self._is_plain(node):
