@@ -392,3 +392,17 @@ def test_going_through_a_library_name_by_name_ends() -> None:
     project = Project.of({path: _library(240)})
     Program(project, project.files.values())
     assert time.process_time() - begun < 30  # a second; minutes where all may be all
+
+
+@pytest.mark.parametrize(("count", "is_known"), [(3, True), (30, False)])
+def test_what_one_of_many_things_has_by_an_unknown_name_is_not_just_the_default(
+    count: int, is_known: bool
+) -> None:
+    parts = [f"class Part{i}:\n    size = Other{i}()\n" for i in range(count)]
+    others = [f"class Other{i}:\n    pass\n" for i in range(count)]
+    things = ", ".join(f"Part{i}()" for i in range(count))
+    last = f"import sys\nfor it in [{things}]:\n    found = getattr(it, sys.argv[1], Default())\nfound\n"
+    linked = program("\n".join(["class Default:\n    pass\n", *others, *parts, last]))
+    (file,) = linked.files
+    values = linked.values(file.tree.body[-1].value)  # type: ignore[attr-defined]
+    assert len(values) == (count + 1 if is_known else 0)

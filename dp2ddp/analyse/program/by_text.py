@@ -185,6 +185,8 @@ class ByText:
                 found = found.union(*(self.attributes.attribute(owner, text, node) for owner in owners))
             elif text != ANY or len(owners) <= MOST:
                 found |= self.members(owners, frozenset([text]), node)
+            else:
+                return NOTHING  # not even that it is the default
         return found
 
     def setattr(self, node: ast.Call, scope: Scope) -> None:
