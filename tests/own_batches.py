@@ -72,6 +72,18 @@ def _program(body: str, step: str = STEP) -> str:
 
 
 DIVIDED = {
+    "a loader begun anew for each batch": """
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
+losses = []
+for step in range(6):
+    x, y = next(iter(loader))
+    out = net(x)
+    loss = criterion(out, y)
+    STEP
+    losses.append(loss.item())
+    print(step, loss.item(), (out.argmax(1) == y).float().mean().item())
+print(sum(losses))
+""",
     "objects of a class": """
 class Batch:
     def __init__(self, x, y):

@@ -23,7 +23,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
-from dp2ddp.analyse.training.loops import BatchLoop, drawn, is_of_round, training_loaders
+from dp2ddp.analyse.training.loops import BatchLoop, drawn, is_of_round, own_batch, training_loaders
 from dp2ddp.analyse.training.metrics import is_report
 from dp2ddp.analyse.wrapping import functional
 
@@ -471,7 +471,7 @@ class WholeBatch(Gathering):
             given.append(node.func.value)
         call = self.program.call(node)
         own = call is not None and self.program.entered(node) and not self.context.is_wrapped(call.callees)
-        if not own:
+        if not own and own_batch(node) is None:  # a rank's part of what all of them have made
             found = [kinds.tensor(value, node) for value in self.values(given, frame)]
             is_model = call is not None and self.context.is_wrapped(self.program.values(node.func))
             is_loss = call is not None and losses.is_any_loss(self.context, call)
