@@ -246,6 +246,20 @@ def test_parentheses_where_needed_and_only_there(source: str, old: str, template
     assert replaced(source, old, template, x=old) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("f(m.a() if g.device_count() > 1 else m.b())\n", "f(m.a())\n"),
+        ("y = (m.a()\n     if isinstance(m, W) else m.b())\n", "y = m.a()\n"),
+        ("y = 2 * (m.a() + 1 if c else m.b() + 1)\n", "y = 2 * (m.a() + 1)\n"),
+        ("y = m.a() if ask() else m.b()\n", "y = m.a() if ask() else m.a()\n"),
+        ("y = (m.a()  # one\n     if c else m.b())\n", "y = (m.a()  # one\n     if c else m.a())\n"),
+    ],
+)
+def test_a_choice_between_what_has_become_one_goes(source: str, expected: str) -> None:
+    assert replaced(source, "m.b()", "m.a()") == expected
+
+
 PLACES = [
     "{}.a",
     "{}[0]",

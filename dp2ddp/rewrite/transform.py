@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import libcst as cst
+from libcst import matchers
 
 from dp2ddp.plan import (
     AddParameter,
@@ -63,6 +64,10 @@ _QUESTIONS = {
         "get",
     ),
 }
+
+
+ONLY_ASKING = ("device_count", "is_available", "isinstance", "hasattr", "len")
+"""The ends of what a condition may call that need not be run where both ways are the same."""
 
 
 class Transformer(cst.CSTTransformer):
@@ -170,7 +175,7 @@ class Transformer(cst.CSTTransformer):
 
     def _expression(self, original: cst.CSTNode, updated: cst.BaseExpression) -> cst.BaseExpression:
         if original not in self.anchored:
-            return updated
+            return _one_of_two(original, updated)
         edits = self.arguments.get(original, ())
         if edits:
             assert isinstance(updated, cst.Call)
@@ -455,6 +460,23 @@ class Transformer(cst.CSTTransformer):
         if kept:
             kept[-1] = kept[-1].with_changes(semicolon=updated[-1].semicolon)
         return kept
+
+
+def _one_of_two(original: cst.CSTNode, updated: cst.BaseExpression) -> cst.BaseExpression:
+    """What a conditional expression is whose two values have become one: ``model.module if several else model``."""
+    if not isinstance(original, cst.IfExp) or not isinstance(updated, cst.IfExp):
+        return updated
+    code = cst.Module([]).code_for_node
+    if code(updated.body) != code(updated.orelse) or code(original.body) == code(original.orelse):
+        return updated
+    asked = (code(it.func) for it in matchers.findall(original.test, matchers.Call()))  # type: ignore[attr-defined]
+    if comments(original) != comments(original.body) or not all(it.endswith(ONLY_ASKING) for it in asked):
+        return updated
+    if isinstance(updated.body, (cst.Call, cst.Name, cst.Attribute, cst.Subscript)):
+        return updated.body
+    return updated.body.with_changes(
+        lpar=(*updated.lpar, *updated.body.lpar), rpar=(*updated.body.rpar, *updated.rpar)
+    )
 
 
 class _DrawOut(cst.CSTTransformer):
