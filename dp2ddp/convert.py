@@ -135,6 +135,7 @@ def _convert(
     found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
     scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
     written = {change.path for change in changes}
+    needing = {change.path for change in changes if "from dp2ddp import" in change.after}
     told = [_script(project, facts, it, exact, groups, carried, findings) for it in scripts]
     told += [Script(it.location.path, project.reaches(it.location.path), blockers=1) for it in failed]
     return Conversion(
@@ -146,7 +147,7 @@ def _convert(
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
         runtime=copy,
-        beside=programs_beside(project, written, {it.call for it in facts.wraps if it.condition is not None}),
+        beside=programs_beside(project, needing, {it.call for it in facts.wraps if it.condition is not None}),
     )
 
 

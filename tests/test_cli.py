@@ -265,6 +265,22 @@ def test_programs_that_import_what_is_changed_are_named() -> None:
     assert " also use" not in run("convert", ".", "--check").stderr.decode()
 
 
+def test_programs_that_use_what_is_only_spelled_anew_are_not_named() -> None:
+    """It needs no dp2ddp."""
+    sizes = "import numpy as np\n\n\ndef sizes(values, dtype=np.int):\n    return values.astype(dtype)\n"
+    train = "from lib.sizes import sizes\n" + SPLIT["train.py"]
+    write(
+        {
+            **SPLIT,
+            "train.py": train,
+            "lib/sizes.py": sizes,
+            "first.py": "from lib.sizes import sizes\n\nprint(sizes)\n",
+        }
+    )
+    said = run("convert", "train.py", "--check").stderr.decode()
+    assert "lib/sizes.py" in said and "now import" not in said
+
+
 def test_programs_that_wrap_by_a_changed_line_are_told_to_use_one_gpu() -> None:
     """They start no ranks: what evaluated on all GPUs does so on one, and what trained can be converted."""
     build = "from model import build\n\nmodel = build()\n"
