@@ -1179,5 +1179,50 @@ for epoch in range(2):
         STEP
     print(epoch, loss.item(), size)
 """,
+    "a list of a round that a part is put into": """
+for epoch in range(2):
+    for x, y in loader:
+        seen, named = [], {}
+        seen.append(y)
+        named["y"] = y.float().mean()
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum() * seen[0].float().mean() * named["y"]
+        STEP
+    print(epoch, loss.item())
+""",
+    "what a method hands back, and keeps, of a part": """
+class Memory:
+    def keep(self, values):
+        self.mean = values.float().mean()
+        return 1.0
+
+    def scale(self, value):
+        return value * self.mean
+
+
+memory = Memory()
+for epoch in range(2):
+    for x, y in loader:
+        one = memory.keep(y)
+        out = net(x)
+        loss = F.cross_entropy(out, y) + memory.scale(out.std(0).sum()) * one
+        STEP
+    print(epoch, loss.item())
+""",
+    "a generator that holds a part": """
+def halves(values):
+    half = len(values) // 2
+    yield values[:half].float().mean()
+    yield values[half:].float().mean()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        made = halves(y)
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum() * next(made) * next(made)
+        STEP
+    print(epoch, loss.item())
+""",
 }
 """Not joined: what is done instead trains to the same numbers."""

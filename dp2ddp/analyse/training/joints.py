@@ -456,7 +456,8 @@ class _Joining:
     def _is_plain(self, node: ast.expr) -> bool:
         """Whether something is the same on all ranks, however their parts differ."""
         value = kinds.tensor(self.samples.of(node), node)
-        return value in (*PLAIN, Kind.UNKNOWN) or isinstance(value, Unclear) and not self._is_of_part(node)
+        unfollowed = value is Kind.UNKNOWN or isinstance(value, Unclear)
+        return value in PLAIN or unfollowed and not self._is_of_part(node)
 
     def _is_of_part(self, node: ast.AST, depth: int = 0) -> bool:
         """Whether something may be made of a rank's part of the batch."""
