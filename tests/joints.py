@@ -459,27 +459,6 @@ for epoch in range(2):
         if i % 3 == 0:
             print(epoch, i, loss.item() * 2, margin.min().item())
 """,
-    "a lambda with a part": """
-for epoch in range(2):
-    for x, y in loader:
-        out = net(x)
-        rows = torch.stack(list(map(lambda o: (o - y.float().mean()).pow(2).mean(), out)))
-        loss = rows.median() + rows.mean()
-        STEP
-    print(epoch, loss.item())
-""",
-    "a loss that is given a lambda with a part": """
-def each(function, rows):
-    return torch.stack([function(row) for row in rows]).median() + rows.std(0).sum()
-
-
-for epoch in range(2):
-    for x, y in loader:
-        out = net(x)
-        loss = each(lambda o: (o - y.float().mean()).pow(2).mean(), out)
-        STEP
-    print(epoch, loss.item())
-""",
     "meters of times and of losses": """
 import time
 
@@ -1223,6 +1202,50 @@ for epoch in range(2):
         loss = F.cross_entropy(out, y) + out.std(0).sum() * next(made) * next(made)
         STEP
     print(epoch, loss.item())
+""",
+    "a branch without a forward, and what comes after both": """
+for epoch in range(2):
+    for index, (x, y) in enumerate(loader):
+        if index % 2 == 0:
+            out = net(x)
+            loss = F.cross_entropy(out, y) + out.std(0).sum()
+            STEP
+        else:
+            out = x[:, :3]
+        print(index, y.float().mean().item(), out.abs().amax().item(), loss.item())
+""",
+    "a lambda with a part": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        rows = torch.stack(list(map(lambda o: (o - y.float().mean()).pow(2).mean(), out)))
+        loss = rows.median() + rows.mean()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a loss that is given a lambda with a part": """
+def each(function, rows):
+    return torch.stack([function(row) for row in rows]).median() + rows.std(0).sum()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = each(lambda o: (o - y.float().mean()).pow(2).mean(), out)
+        STEP
+    print(epoch, loss.item())
+""",
+    "a branch without a forward, which makes a number of a part": """
+for epoch in range(2):
+    for index, (x, y) in enumerate(loader):
+        if index % 2 == 0:
+            out = net(x)
+            loss = F.cross_entropy(out, y) + out.std(0).sum()
+            STEP
+            seen = out.detach().amax()
+        else:
+            seen = x.amax()
+        print(index, seen.item(), loss.item())
 """,
 }
 """Not joined: what is done instead trains to the same numbers."""

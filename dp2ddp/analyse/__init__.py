@@ -268,7 +268,7 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
             *loops.obstacles(context, batch_loops),
             *noise.obstacles(),
             *collating.obstacles(context, loops.training_loaders(batch_loops)),
-            *joints.obstacles(context),
+            *joints.obstacles(context, batch_loops),
             *metrics.obstacles(context, batch_loops),
             *metrics.numbered(context, batch_loops, reported.whole),
             *reports.obstacles(context, reported),

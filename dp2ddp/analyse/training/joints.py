@@ -145,28 +145,38 @@ def facts(context: Context) -> Iterator[Joint]:
             yield Joint(**place, names=names, counts=counts, entries=context.lists_are_entries)
 
 
-def obstacles(context: Context) -> Iterator[Obstacle]:
+def obstacles(context: Context, loops: Iterable[BatchLoop]) -> Iterator[Obstacle]:
     """What is of a part of the batch behind a joint all the same: it must not meet what is of all ranks'."""
     rounds = context.joined
-    samples = Forwards(context) if rounds.after else None
-    for node in context.program.nodes.values() if samples is not None else ():
+    if not rounds.after:
+        return
+    samples = Forwards(context)
+    elsewhere = frozenset[int]().union(*(it.runs for it in loops if it.trains)) - rounds.after
+    for key, node in context.program.nodes.items():
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
-        if is_inserted(node):
+        if is_inserted(node) or key in rounds.before:
             continue
-        shown = ast.unparse(node)
-        if id(node) in rounds.after and id(node) not in rounds.apart:
+        is_behind = key in rounds.after and key not in rounds.apart
+        made = context.program.definitions(node)
+        others = [it for it in made if id(it) in elsewhere and not is_inserted(it)]
+        strays = (is_behind and _is_stray(samples, it, rounds) for it in others)
+        if others and any(map(is_inserted, made)) or any(strays):
+            message = f"`{ast.unparse(node)}` may be of the local batch, or of the global batch"
+            yield context.obstacle(node, message, "", SHARDED_ONLY)
+        elif is_behind:
             value = kinds.tensor(samples.of(node), node)
             if isinstance(value, Kind) and value not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN):
-                message = f"`{shown}`, of the local batch, is used behind the forward"
+                message = f"`{ast.unparse(node)}`, of the local batch, is used behind the forward"
                 yield context.obstacle(node, message, "", SHARDED_ONLY)
-        elif id(node) not in rounds.before:
-            made = context.program.definitions(node)
-            if any(map(is_inserted, made)) and any(
-                id(it) in rounds.before and not is_inserted(it) for it in made
-            ):
-                message = f"`{shown}` may be of the local batch, or of the global batch"
-                yield context.obstacle(node, message, "", SHARDED_ONLY)
+
+
+def _is_stray(samples: Forwards, definition: ast.AST, rounds: Rounds) -> bool:
+    """Whether a name gets something of a part where a round comes to no joint."""
+    if id(definition) in rounds.before:
+        return False
+    value = samples.program.source(definition).plain
+    return value is not None and kinds.tensor(samples.of(value), value) not in (*PLAIN, Kind.UNKNOWN)
 
 
 def rounds(context: Context, loops: list[BatchLoop]) -> Rounds:
@@ -192,6 +202,7 @@ def around(context: Context, loop: BatchLoop, joint: ast.stmt) -> tuple[frozense
     before: list[ast.stmt] = []
     after: list[ast.stmt] = []
     waiting, seen = [joint], set[int]()
+    stored = set[int]()  # what a call that comes to the joint gives a name behind it
     while waiting:
         inside = waiting.pop()
         if id(inside) in seen or len(seen) > CALLS:
@@ -211,14 +222,17 @@ def around(context: Context, loop: BatchLoop, joint: ast.stmt) -> tuple[frozense
                     calls = [it for it in callers if id(it) in loop.runs]
                     if not calls:
                         raise Unjoinable
-                    waiting += map(program.statement, calls)
+                    entering = [*map(program.statement, calls)]
+                    waiting += entering
+                    given = (target for it in entering for target in getattr(it, "targets", ()))
+                    stored |= {id(part) for target in given for part in ast.walk(target)}
                     break
                 case ast.With() | ast.If() as outer:
                     inside = outer
                 case _:
                     raise Unjoinable
     first = frozenset[int]().union(*map(context.runs, before))
-    then = frozenset[int]().union(*map(context.runs, after))
+    then = frozenset[int]().union(stored, *map(context.runs, after))
     return first, then - first
 
 
