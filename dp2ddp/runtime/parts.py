@@ -325,6 +325,9 @@ def _last_weight() -> float:
     Raises:
         RuntimeError: several parts could be meant, which weigh differently.
     """
+    for record in _latest:
+        if record.lead is None:  # nothing was trained on in this loop: it evaluates
+            record.lead = 1 if record.ended else record.count
     candidates = [part for record in _latest for part in record.candidates()]
     weights = {part.weight for part in candidates}
     if len(weights) > 1:
