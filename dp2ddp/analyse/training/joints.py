@@ -247,7 +247,7 @@ class _Round:
             *(it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
         )
         """Identities of what evaluations run within the round."""
-        self.over_batches = frozenset(id(it.node) for it in loops)
+        self._over_batches = frozenset(id(it.node) for it in loops)
         self.target = getattr(loop.node, "target", None)
         self.forwards: list[ast.Call] = []
 
@@ -320,15 +320,27 @@ class _Round:
                 return False
         return False
 
-    def nodes(self, keys: Iterable[int]) -> list[ast.AST]:
-        """Some nodes, in source order."""
-        nodes, order = self.program.nodes, self.program.order
-        return sorted((nodes[it] for it in keys if it in nodes), key=lambda it: order[id(it)])
+    def nodes(self, keys: Iterable[int]) -> Iterator[ast.AST]:
+        nodes = self.program.nodes
+        return (nodes[it] for it in keys if it in nodes)
 
     def calls(self, keys: Iterable[int]) -> Iterator[Call]:
         for node in self.nodes(keys):
             if isinstance(node, ast.Call) and (call := self.program.call(node)) is not None:
                 yield call
+
+    @cached_property
+    def taking(self) -> frozenset[int]:
+        """Identities of what takes a batch, anywhere in the programs."""
+        return frozenset(id(it) for it in self.program.nodes.values() if self._takes_batch(it))
+
+    def _takes_batch(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.For | ast.comprehension):
+            return id(node) in self._over_batches
+        if not isinstance(node, ast.Call):
+            return False
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return method in NEXT_METHODS or bool(self.program.names_of(node.func) & {"builtins.next"})
 
     def _asks_for_gradients(self, node: ast.AST) -> bool:
         """Whether something asks for gradients by what is fed to a model: these are of all samples, or of a part."""
@@ -393,7 +405,7 @@ class _Joining:
         if any(map(self._keeps, (*self._handling(), *target))):
             raise Unjoinable
         behind = self.after - self.round.apart
-        if any(map(self._takes_batch, self.round.nodes(behind))):
+        if behind & self.round.taking:
             raise Unjoinable
         calls = list(self.round.calls(behind))
         if any(map(self._draws, calls)) or any(map(self._is_of_model, calls)):
@@ -422,7 +434,7 @@ class _Joining:
                 if not self._may_give_part(node):
                     new = {it for it in new if self._reads_round(program.scopes[it])}
                 entered |= new
-                bodies = (program.body(program.scopes[index]) for index in sorted(new))
+                bodies = (program.body(program.scopes[index]) for index in new)
                 waiting += (it for body in bodies for it in body if id(it) in self.before)
 
     def _reads_round(self, scope: Scope) -> bool:
@@ -488,17 +500,9 @@ class _Joining:
 
     def _takes_part(self, node: ast.Call) -> bool:
         """Whether a call that is given nothing of a part may come by one: takes a batch, or reads the round's names."""
-        if any(map(self._takes_batch, self.round.nodes(self.context.runs(node)))):
+        if self.context.runs(node) & self.round.taking:
             return True
         return any(self._reads_round(self.program.scopes[it]) for it in self.program.called_scopes(node))
-
-    def _takes_batch(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.For | ast.comprehension):
-            return id(node) in self.round.over_batches
-        if not isinstance(node, ast.Call):
-            return False
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return method in NEXT_METHODS or bool(self.program.names_of(node.func) & {"builtins.next"})
 
     def _gets_part(self, definition: ast.AST, depth: int) -> bool:
         """Whether a definition may give something of a rank's part."""
