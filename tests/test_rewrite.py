@@ -295,7 +295,7 @@ PLACES = [
     "1 or {}",
     "{} if 1 else 2",
     "1 if {} else 2",
-    "1 if 2 else {}",
+    "9 if 2 else {}",
     "lambda: {}",
     "lambda x={}: 1",
     "[{}]",
