@@ -538,28 +538,36 @@ class Number(Fact):
     rows: Anchor | None = None
 
     @classmethod
-    def left(cls, what: str, *, kept: bool = False, **place: Any) -> Number:
-        """One that stays the rank's own, which the program may be shown for the whole batch's."""
-        return _without_sum(cls(kind="left", what=what, kept=kept, **place))
+    def left(cls, what: str, *, kept: bool = False, told: str = "", **place: Any) -> Number:
+        """One that stays the rank's own, which the program may be shown for the whole batch's.
+
+        ``told``: what to do for it to be all ranks', as a template; else it is taken for a mean.
+        """
+        return _without_sum(cls(kind="left", what=what, kept=kept, **place), told)
 
     @property
     def as_left(self) -> Number:
         """The same, as one that stays the rank's own."""
-        return _without_sum(replace(self, kind="left", average="", name="", before=None))
+        told = told_by("sum", self.what) if self.kind in ("sum", "batch", "added") else ""
+        return _without_sum(replace(self, kind="left", average="", name="", before=None), told)
 
 
-def _without_sum(number: Number) -> Number:
+SUPPOSED = "if sharded, "
+"""What begins a message about what is not so, but would be, or could."""
+
+
+def told_by(function: str, what: str) -> str:
+    """What is to be done for a number to be that of all ranks, as a template."""
+    return f"use `{{ddp}}.{function}({what})`"
+
+
+def _without_sum(number: Number, told: str) -> Number:
     what = number.what
-    mean, total, loss = (f"{number.ddp}.{it}" for it in ("mean", "sum", "batch_loss"))
-    help = f"combine its numbers by `{mean}`, counts by `{total}`"
-    briefly = f"use `{mean}` on its numbers"
-    message = f"`{what}` may be rank 0's local value"
-    if number.kept:
-        help = f"store `{loss}(loss)` in it, or `{total}(count)` for a count"
-        briefly = f"store `{loss}(loss)` in it"
-        message = f"`{what}` may hold rank 0's local values"
+    told = told or told_by("mean", what)
+    message = f"`{what}` could {'hold' * number.kept or 'be'} rank 0's{' values' * number.kept} only"
     holds = Assumption(number.at, f"`{what}` is equal on all ranks, or rank 0's value is good enough")
-    problem = Problem(message, help, SHARDED_ONLY, assumes=(holds,), briefly=briefly)
+    help = told.replace("{ddp}", number.ddp)
+    problem = Problem(f"{SUPPOSED}{message}", help, SHARDED_ONLY, assumes=(holds,))
     return replace(number, problem=problem)
 
 

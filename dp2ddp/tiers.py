@@ -14,20 +14,21 @@ from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, N
 from dp2ddp.plan import DONE, Finding, Severity, elsewhere, finding
 
 ASKED = "--exact was given"
-BRIEFLY = "not sharded"
-UNSHARDED = f"{BRIEFLY} (exact, less speedup)"
-"""What is said first of all that keeps the batches whole; briefly, where there is no room for more."""
+UNSHARDED = "not sharded (exact, less speedup)"
+"""What is said first of all that keeps the batches whole."""
 DOUBTS = {
-    "may differ across": "it's equal on all ranks",
-    " may be rank 0's ": "equal on all ranks",
-    " may hold rank 0's ": "equal on all ranks",
+    "may differ across": "equal on all ranks",
+    " could be rank 0's ": "rank 0's will do",
+    " could hold rank 0's ": "rank 0's will do",
     " may not be a mean": "it's a mean",
     " may not be linear": "it is linear",
     " may not have one row": "it has one row per sample",
-    " may be outside": "it isn't",
+    "can't tell if all of ": "they are",
+    "can't tell if ": "it is",
     " may draw ": "it draws nothing for single samples",
     " may store ": "training uses nothing of that",
     " may pad ": "padding changes no result",
+    " may select samples": "it selects none",
     " may mix samples": "no sample depends on others",
 }
 """How a message says that something is not known, and when ``--sharded`` is right: the first that fits."""
@@ -175,10 +176,7 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
     elif problem.forbids & tiers or not tiers:
         yield plain(fact, problem, Severity.ERROR)
     elif Tier.WHOLE_BATCH in tiers:
-        full, brief = _cure(facts, fact, problem), _cure(facts, fact, problem, briefly=True)
-        first, *shorter = (
-            (f"{begin}: {problem.message}", cure) for cure in (full, brief) for begin in (UNSHARDED, BRIEFLY)
-        )
+        first, *shorter = ((f"{UNSHARDED}: {problem.message}", cure) for cure in _cures(facts, fact, problem))
         moot = not problem.is_refuted and all(
             it.decisive != it.reasons for it in facts.scripts if it.program in fact.scripts
         )
@@ -191,22 +189,23 @@ def plain(fact: Fact, problem: Problem, severity: Severity, done: str = "") -> F
     return finding(fact.at, problem.message, problem.help or done, severity=severity, shorter=shorter)
 
 
-def _cure(facts: Facts, fact: Fact, problem: Problem, briefly: bool = False) -> str:
-    """What to do for a program to be sharded: the code's own cure, or taking as true what is assumed."""
+def _cures(facts: Facts, fact: Fact, problem: Problem) -> list[str]:
+    """What to do for a program to be sharded: the code's own cure, or taking as true what is assumed.
+
+    In fewer words the later, and at last without the latter, which is said of the whole program, too.
+    """
+    helps = list(dict.fromkeys([problem.help, problem.briefly or problem.help]))
+    plainly = [f"to shard: {it}" if it else DONE for it in helps]
     holds = next((it for words, it in DOUBTS.items() if words in problem.message), "")
-    help = _help(problem, briefly)
     if not problem.assumes or not holds:
-        return f"to shard: {help}" if help else DONE
-    begin = f"{help}, or{' use' * (not help.startswith('use '))}" if help else "use"
+        return plainly
     scripts = [it for it in facts.scripts if it.program in fact.scripts]
     if not any(it.assumptions for it in scripts):
         refuted = next((it for one in scripts for it in one.decisive if it.problem.is_refuted), None)  # type: ignore[union-attr]
         if refuted is None or not (place := elsewhere(refuted.cause, fact.cause)):
-            return DONE
+            return [DONE]
         gist = refuted.problem.gist or "sharding is ruled out"  # type: ignore[union-attr]
-        return f"{DONE}: {gist}{place}"
-    return f"to shard: {begin} --sharded if {holds}"
-
-
-def _help(problem: Problem, briefly: bool) -> str:
-    return briefly and problem.briefly or problem.help
+        return [f"{DONE}: {gist}{place}"]
+    begins = (f"{it}, or{' use' * (not it.startswith('use '))}" if it else "use" for it in helps)
+    assumed = [f"to shard: {begin} --sharded if {holds}" for begin in begins]
+    return [*assumed, *plainly] if problem.help else assumed

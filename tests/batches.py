@@ -634,7 +634,7 @@ CASES = {
 CASES |= {
     f"places, {name}": Case(
         looped(STEP + f"{HITS}        {kept}\n", PLACED, "print(kept, table, seen)\n"),
-        ("rank 0's local value", "control flow depends") if name in WHOLE_PLACES else "",
+        ("rank 0's only", "control flow depends") if name in WHOLE_PLACES else "",
     )
     for name, kept in PLACES.items()
 }
@@ -653,7 +653,7 @@ CASES |= {
 }
 CASES |= {
     f"an attribute, {name}, shown": Case(
-        looped(STEP + f"        {given}\n        print('%.9f' % it.bad)\n", NAMESPACE), "rank 0's local value"
+        looped(STEP + f"        {given}\n        print('%.9f' % it.bad)\n", NAMESPACE), "rank 0's only"
     )
     for name, given in SETS_BY_NAME.items()
 }

@@ -362,7 +362,7 @@ WHOLE_BATCH = {
     "a schedule by the outputs": case(
         "DDP503",
         20,
-        "control flow depends on",
+        "training depends on",
         (LOOP, "schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)\n" + LOOP),
         (STEP, STEP + "    schedule.step(outputs.std())\n"),
     ),
@@ -400,7 +400,7 @@ WHOLE_BATCH = {
     "a head that is not wrapped": case(
         "DDP106",
         11,
-        "`head`, trained unwrapped, holds a `nn.BatchNorm1d`",
+        "holds a `nn.BatchNorm1d`",
         (
             OPTIMIZER,
             "head = nn.BatchNorm1d(2).cuda()\n"
@@ -411,7 +411,7 @@ WHOLE_BATCH = {
     "a part of the model": case(
         "DDP106",
         14,
-        "`model`, of which only a part is wrapped, holds a `nn.Dropout`",
+        "holds a `nn.Dropout`",
         (
             "model = nn.Linear(8, 2).cuda()\n",
             PARTS.replace("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(0.0), nn.Linear(8, 2))"),
@@ -812,7 +812,7 @@ NOT_BARE = {
     ),
     "one of several that are not followed": (
         headed("import json\nhead = nn.Linear(2, 2).cuda()\nif data is None:\n    head = json.loads('1')"),
-        "may be outside of the wrapped model",
+        "can't tell if ",
     ),
     "sparse gradients": (
         headed("head = nn.Embedding(2, 2, sparse=True).cuda()", "outputs + head(targets.cuda())"),
@@ -822,7 +822,7 @@ NOT_BARE = {
         headed("head = torch.ones((), requires_grad=True)", "head * outputs").replace(
             "*head.parameters()", "head"
         ),
-        "may be outside of the wrapped model",
+        "can't tell if ",
     ),
     "a parameter of a module": (
         headed("head = nn.Linear(2, 2).cuda()").replace("*head.parameters()", "head.weight"),

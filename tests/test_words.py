@@ -17,6 +17,7 @@ from dp2ddp.analyse.evaluation import divided, evaluating
 from dp2ddp.emit.text import report
 from dp2ddp.plan import LONGEST, fitted, shortened
 from dp2ddp.source import Project
+from dp2ddp.tiers import UNSHARDED
 
 PATH = Path("/example/train.py")
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -141,7 +142,7 @@ def test_one_cause_of_several_losses_is_said_once_and_where_it_stands() -> None:
     (finding,) = said(PROGRAM.format(before="", loss=MIXED))
     assert finding == (
         "13: not sharded (exact, less speedup): the loss uses `outputs @ outputs.t()`, which mixes samples; "
-        "to shard: compute the loss in one function of outputs and targets"
+        "to shard: move this into a function: `loss = f(outputs, targets)`"
     )
 
 
@@ -176,8 +177,7 @@ def test_of_a_refused_program_nothing_is_said_to_be_done() -> None:
 @pytest.mark.parametrize("name", WHOLE_BATCH)
 def test_what_keeps_the_batches_whole_fits_a_line(name: str) -> None:
     found = said(WHOLE_BATCH[name].text)
-    begins = "not sharded (exact, less speedup): ", "not sharded: "
-    assert found and all(any(begin in it for begin in begins) for it in found if "shard" in it)
+    assert found and all(f"{UNSHARDED}: " in it for it in found if "to shard" in it)
     assert all(len(it.partition(": ")[2]) <= LONGEST for it in found), found
 
 
@@ -222,14 +222,14 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
     before = "from elsewhere import count\n"
     (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name="seen")))
     assert finding == (
-        "16: not sharded: `seen` may be rank 0's local value; to shard: combine its numbers by `ddp.mean`, "
-        "counts by `ddp.sum`, or use --sharded if equal on all ranks"
+        "16: not sharded (exact, less speedup): if sharded, `seen` could be rank 0's only; "
+        "to shard: use `ddp.mean(seen)`, or --sharded if rank 0's will do"
     )
     long = "accuracy_of_first_one"
     (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name=long)))
     assert finding == (
-        f"16: not sharded: `{long}` may be rank 0's local value; to shard: use `ddp.mean` on its numbers, "
-        "or --sharded if equal on all ranks"
+        f"16: not sharded (exact, less speedup): if sharded, `{long}` could be rank 0's only; "
+        f"to shard: use `ddp.mean({long})`"
     )
 
 
@@ -273,7 +273,7 @@ def test_a_layer_that_is_taken_away_is_not_what_mixes_samples() -> None:
         "sharded"
     ]
     found = said(text.format(top="model.top = nn.BatchNorm1d(8).cuda()\n"))
-    mixing = "`model`, of which only a part is wrapped, holds a `nn.BatchNorm1d`, which mixes samples; to shard: wrap all of it"
+    mixing = "`model`, wrapped only in part (line 22), holds a `nn.BatchNorm1d`, which mixes samples; to shard: wrap all of it"
     assert found[-1].endswith(mixing)
 
 

@@ -19,10 +19,10 @@ divides each batch anyway.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Division, Evaluation, Facts, Tier
-from dp2ddp.plan import Edit, Finding, Insert, Replace, combined, finding, runtime_import
-from dp2ddp.tiers import BRIEFLY, UNSHARDED
+from dp2ddp.plan import DONE, Edit, Finding, Insert, Replace, combined, finding, runtime_import
 
 TIES = False
+UNDIVIDED = "evaluation not sharded (exact, no speedup)"
 DIVIDED = "now sharded, and its results combined over the ranks"
 
 EXAMPLES = (
@@ -90,11 +90,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             edits = tuple(_divided(evaluation, evaluation.division))
             yield finding(evaluation.at, "every rank would evaluate the whole dataset", DIVIDED, edits)
         elif evaluation.whole:
-            first, second = (
-                (f"evaluation {begin}: {evaluation.whole}", f"to shard: {evaluation.cure}")
-                for begin in (UNSHARDED, BRIEFLY)
-            )
-            yield finding(evaluation.at, *first, shorter=[second])
+            cure = f"to shard: {evaluation.cure}" if evaluation.cure else DONE
+            yield finding(evaluation.at, f"{UNDIVIDED}: {evaluation.whole}", cure)
         else:
             yield finding(
                 evaluation.at,

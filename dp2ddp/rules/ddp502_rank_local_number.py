@@ -12,8 +12,9 @@ nothing changes, as every rank has the whole batch.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from dp2ddp.facts import Facts, Loader, Number, Tier
+from dp2ddp.facts import SUPPOSED, Facts, Loader, Number, Problem, Tier
 from dp2ddp.plan import (
     Anchor,
     Edit,
@@ -72,11 +73,16 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield from trouble(facts, number)
             continue
         if number.kind == "left":
-            yield plain(number, number.problem, Severity.WARNING)
+            yield plain(number, _so(number.problem), Severity.WARNING)
         elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             message = f"`{number.what}` would cover the rank's local batch only"
             yield finding(number.at, message, "now combined over the ranks", edits)
+
+
+def _so(problem: Problem) -> Problem:
+    """What a program that is sharded now may show for the whole batch's."""
+    return replace(problem, message=problem.message.removeprefix(SUPPOSED).replace(" could ", " may "))
 
 
 def _formed(number: Number, facts: Facts) -> str:

@@ -91,12 +91,14 @@ class Divided(EvaluationLoop):
                 raise Whole(draw, f"it is unclear which DataLoader `{ast.unparse(draw)}` is")
             size, sampler = call.argument("batch_size", 1), call.argument("batch_sampler", None)
             if sampler is None and (size is None or ast.unparse(size) in ("1", "None")):
-                raise Whole(call.node, "its batch size is 1")
+                raise Whole(call.node, "a batch of 1 can't be divided")
             given = call.argument("collate_fn", 6)
             for collate in [*([given] if given is not None else []), *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
                 if ast.unparse(collate) == "None":
                     continue
-                raise Whole(collate, f"its loader has a collate function, `{ast.unparse(collate)}`")
+                raise Whole(
+                    collate, f"batches of the collate function `{ast.unparse(collate)}` may not be divisible"
+                )
 
     def _check_target(self) -> None:
         """The batch is given to names, which nothing but the function looks at."""
@@ -365,7 +367,10 @@ class Divided(EvaluationLoop):
         for node in (node for scope in scopes for node in self.program.body(scope)):
             call = self.program.call(node) if isinstance(node, ast.Call) else None
             if call is not None and draws_always(call) and not self._asks_for_training(node):
-                raise Whole(node, f"`{ast.unparse(call.node.func)}` draws random numbers")
+                raise Whole(
+                    node,
+                    f"the model draws random numbers by `{ast.unparse(call.node.func)}`, others if divided",
+                )
             match node:
                 case ast.Attribute(attr=name, ctx=ast.Store()):
                     yield name

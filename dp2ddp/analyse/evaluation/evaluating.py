@@ -71,6 +71,7 @@ CURES = {
     "it calls changes": "return the value instead",
     "forward hooks": "remove the hooks",
     "not set to eval()": "call `.eval()` right before the loop",
+    "model draws random numbers": "",
     "draws random numbers": "draw them before the loop",
     "is random": "draw it before the loop",
     "may have side effects": "do that after the loop",
@@ -83,8 +84,8 @@ CURES = {
     "per replica": "return one row per sample",
     "batch index": "count samples instead",
     "copy of the model": "use the model itself",
-    "batch size is 1": "use a larger batch size",
-    "collate function": "use the default collate function",
+    "batch of 1": "use a larger batch size, if the loop can take one",
+    "not be divisible": "let the loop only add up sums, or append to lists",
     "read elsewhere": "use another name here",
     "may end early": "go through all batches",
     "needs gradients": "use `torch.no_grad()`",
@@ -513,7 +514,10 @@ class EvaluationLoop:
     def _check_call(self, node: ast.Call, in_forward: bool) -> None:
         call = self.program.call(node)
         if call is not None and (draws_always(call)):
-            raise Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
+            drawn = ast.unparse(node.func)
+            if in_forward:
+                raise Whole(node, f"the model draws random numbers by `{drawn}`, others if divided")
+            raise Whole(node, f"`{drawn}` draws random numbers")
         writes = any(it.arg == "out" for it in node.keywords)
         if call is None or writes or not self._is_pure(call, in_forward):
             raise Whole(node, f"`{ast.unparse(node.func)}` may have side effects")

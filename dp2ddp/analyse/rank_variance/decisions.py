@@ -152,7 +152,9 @@ class _Steering:
             yield Agreement(**self.context.place(loop), what=name, name=name, measured=True)
         for test in sorted(found.left, key=lambda it: self.program.order[id(it)]):
             what, statement = ast.unparse(test), self.program.statement(test)
-            yield Agreement(**self.context.place(statement), what=what, measured=True, problem=_problem(what))
+            yield Agreement(
+                **self.context.place(statement), what=what, measured=True, problem=_problem(what, statement)
+            )
 
     def _found(self) -> _Found:
         """Where all decisions become alike, those too by which the processes come to agree."""
@@ -677,9 +679,12 @@ def _is_yes_or_no(node: ast.expr) -> bool:
     return False
 
 
-def _problem(what: str) -> Problem:
+def _problem(what: str, statement: ast.stmt) -> Problem:
+    depends = "control flow depends" if isinstance(statement, ast.If | ast.While) else "training depends"
+    if isinstance(statement, ast.Expr) and ".step(" in ast.unparse(statement):
+        depends = "the learning rate depends"
     return Problem(
-        f"control flow depends on `{what}`, which each rank computes: rounding can make it differ across ranks",
-        "use rank 0's: `ddp.from_main_process(…)`",
+        f"{depends} on `{what}`, which rounding can make differ across ranks",
+        f"use rank 0's: `ddp.from_main_process({what})`",
         NO_TIER,
     )

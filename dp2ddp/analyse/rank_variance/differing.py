@@ -25,6 +25,23 @@ from dp2ddp.analyse.training.metrics import Judged
 from dp2ddp.analyse.training.reports import Reports
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 
+# Where a value is asked for how a process goes on.
+DECIDES = (
+    *(
+        ast.If,
+        ast.While,
+        ast.For,
+        ast.AsyncFor,
+        ast.Match,
+        ast.Try,
+        ast.Assert,
+        ast.Raise,
+        ast.Break,
+        ast.Continue,
+    ),
+    *(ast.Return, ast.IfExp, ast.BoolOp, ast.comprehension),
+)
+
 
 def obstacles(
     context: Context, loops: list[BatchLoop], judged: Judged, reported: Reports
@@ -92,8 +109,8 @@ class _Following:
         differs = "which differs across ranks" if unknown is None else "which may differ across ranks"
         obstacle = self.context.obstacle(
             node,
-            f"control flow depends on {self._shown(node, asked, cause, found)}, {differs}",
-            "make it equal on all ranks first, e.g. by `ddp.mean`" if unknown is None else "",
+            f"{_use(node)} {self._shown(node, asked, cause, found)}, {differs}",
+            "make it equal first, e.g. by `ddp.mean`" if unknown is None else "",
             SHARDED_ONLY,
             assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )
@@ -144,6 +161,11 @@ class _Following:
             if isinstance(it, PARTS) and not is_outside_name(self.program.values(it))
         )
         return next((it for child in children if (it := self._cause(child, frame, found))), node)
+
+
+def _use(node: ast.AST) -> str:
+    """What is done at a place with a value of which the training depends."""
+    return "control flow depends on" if isinstance(node, DECIDES) else "training depends on"
 
 
 def _asked_for(why: ast.AST) -> ast.AST:

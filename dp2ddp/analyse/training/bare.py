@@ -24,6 +24,7 @@ from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.wrapping import optimized
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
+from dp2ddp.plan import elsewhere
 
 RANDOM = {name for name, row in operations.NAMES.items() if row.random}
 UNFOLLOWED = "may mix samples"
@@ -42,7 +43,7 @@ class Reason:
     known: bool = False
 
 
-UNKNOWN = Reason("may be outside of the wrapped model")
+UNKNOWN = Reason("is in the wrapped model")
 
 
 def find(context: Context) -> dict[ast.expr, Bare]:
@@ -85,14 +86,27 @@ def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
     assumed = () if reason.known else (context.assumption(owner, text),)
     whole = root_name(owner)
     is_part = any(_wraps(context, value) for value in context.program.values(owner))
-    help = "wrap all of it" if is_part else "wrap it, too"
+    help = "wrap all of it in nn.DataParallel" if is_part else "wrap it in nn.DataParallel, too"
     if whole is not None and whole is not owner:
-        help = f"wrap all of `{whole.id}`"
-    message = f"the trained `{shown}` {reason.text}"
+        help = f"wrap all of `{whole.id}` in nn.DataParallel"
+    briefly = help.removesuffix(", too").removesuffix(" in nn.DataParallel")
+    values = context.program.values(owner)
     if reason != UNKNOWN:
-        outside = "of which only a part is wrapped" if is_part else "trained unwrapped"
+        outside = "wrapped only in part" if is_part else "trained unwrapped"
+        place = context.program.anchor(owner)
+        outside += elsewhere(place, context.cause(reason.cause) or place)
         message = f"`{shown}`, {outside}, {reason.text}"
-    return Problem(message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause))
+    elif values and all(map(context.module_class, values)):
+        message = f"can't tell if the trained `{shown}` {reason.text}"
+    else:
+        message, help, briefly = (
+            f"can't tell if all of the trained `{shown}` are in the wrapped model",
+            "",
+            "",
+        )
+    return Problem(
+        message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause), briefly=briefly
+    )
 
 
 def _named(context: Context, statement: ast.stmt, owner: ast.expr) -> ast.stmt | None:

@@ -20,7 +20,7 @@ from dp2ddp.analyse.training import assuming
 from dp2ddp.analyse.training.assuming import leaves, parts_of
 from dp2ddp.facts import SHARDED_ONLY, Problem
 
-GATHERED = "compute the loss in one function of outputs and targets"
+GATHERED = "move this into a function: `loss = f(outputs, targets)`"
 """What a loss that looks at the whole batch needs: then it is given the rows of all ranks."""
 WANTED = {
     Kind.MEAN: "which may not be a mean over samples",
@@ -114,6 +114,8 @@ def _said(
     wanted = _wanted(samples, place, frame, loss)
     if wanted == MIXES and _is_size(place):
         yield f"the loss uses the size {code} and may mix samples", ""
+    if wanted == MIXES and isinstance(place, ast.Subscript):
+        wanted = "which may select samples of the batch"
     yield f"the loss uses {code}, {wanted}", ""
 
 

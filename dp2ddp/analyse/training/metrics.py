@@ -29,7 +29,7 @@ from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Inst
-from dp2ddp.analyse.training import assuming, causes
+from dp2ddp.analyse.training import assuming, causes, remedies
 from dp2ddp.analyse.training.combining import Combining
 from dp2ddp.analyse.training.kept import indices
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -252,7 +252,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 continue  # what is made of a part is seen where it is indexed
             yield context.obstacle(
                 call.node,
-                f"`{ast.unparse(call.node)}` permutes the samples of the global batch: a rank has only its own",
+                f"`{ast.unparse(call.node)}` permutes the samples of the batch: if sharded, a rank has only its own",
                 "",
                 SHARDED_ONLY,
                 gist="samples are permuted",
@@ -291,8 +291,8 @@ def numbered(context: Context, loops: list[BatchLoop], whole: frozenset[int]) ->
         if id(node.value) not in whole:
             yield context.obstacle(
                 node,
-                f"`{ast.unparse(node)}` takes a sample by index, but a rank has only its local batch",
-                "take `[0]`",
+                f"`{ast.unparse(node)}` takes a sample by index: if sharded, a rank has only its own",
+                "take `[0]`, if any sample will do",
                 SHARDED_ONLY,
             )
 
@@ -362,7 +362,8 @@ def measured(
                 if what and reporters.has(node):
                     statement = program.statement(node)
                     kept = _is_object(context, statement, what)
-                    number = Number.left(what, kept=kept, **context.place(statement))
+                    told = remedies.told(context, statement, what, kept)
+                    number = Number.left(what, kept=kept, told=told, **context.place(statement))
                     found.setdefault(id(statement), number)
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
                 for receiver, names in follow.receivers(scope.index, node.value):

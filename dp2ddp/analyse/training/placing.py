@@ -11,7 +11,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.training.metrics import given_to
 from dp2ddp.analyse.training.reports import Reports, added_to
 from dp2ddp.analyse.training.whole_batch import Combined
-from dp2ddp.facts import Effect, Number
+from dp2ddp.facts import Effect, Number, told_by
 
 
 def numbers(context: Context, reports: Reports, effects: tuple[Effect, ...]) -> Iterator[Number]:
@@ -101,8 +101,13 @@ def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iter
         yield _number(context, first)
     elif not _is_plain(context, first.node, guard):
         what = ast.unparse(first.node)
+        told = f"{told_by('mean' if first.kind == 'mean' else 'sum', what)}, computed on all ranks"
         yield from (
-            _number(context, it) if guard is None else Number.left(what, **context.place(statement))
+            (
+                _number(context, it)
+                if guard is None
+                else Number.left(what, told=told, **context.place(statement))
+            )
             for it in part
         )
     else:
