@@ -581,7 +581,7 @@ def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
     named = {
         (it.location.path.name, it.location.span.line)
         for it in done.findings
-        if "this expects keys with `module.`" in it.message
+        if "expects keys with `module.`" in it.message
     }
     assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
 
@@ -621,9 +621,7 @@ def test_readers_that_cut_the_prefix_otherwise_are_named_and_changed(lab: Lab, t
     program = {name: READERS[name] for name in ("train.py", "net.py")}
     files = {f"{number}.py": cutting({"": cut}) for number, cut in enumerate(CUTS.values())}
     done = converted(tmp_path / "beside", program | files | {"as_it_is.py": cutting(CUT_AS_IT_IS)})
-    named = {
-        it.location.path.name for it in done.findings if "this expects keys with `module.`" in it.message
-    }
+    named = {it.location.path.name for it in done.findings if "expects keys with `module.`" in it.message}
     assert named == set(files)
     files = {"read.py": cutting(CUTS | CUT_AS_IT_IS)}
     converted(tmp_path / "with", program | files, "train.py", "read.py")
@@ -739,6 +737,7 @@ def test_readers_in_other_folders_of_the_project_are_named(
         "egs/set/wrapped.py": wrapped + loads,
         "egs/set/loose.py": wrapped + "model.load_state_dict(state, strict=False)\n",
         "egs/set/only.py": head + ONLY_WRAPPED + loads,
+        "egs/set/blocks.py": head + ONLY_WRAPPED.replace("k.startswith('module.')", "'blocks' in k") + loads,
         **{f"egs/set/{name.replace(' ', '_')}.py": head + text + loads for name, text in BOTH.items()},
     }
     program = {f"src/{name}": READERS[name] for name in ("train.py", "net.py")}
@@ -749,7 +748,7 @@ def test_readers_in_other_folders_of_the_project_are_named(
     said = {
         it.location.path.name: it.message
         for it in done.findings
-        if "this expects keys with `module.`" in it.message
+        if "expects keys with `module.`" in it.message
     }
     assert set(said) == {"wrapped.py", "loose.py", "only.py"}
     assert [name for name in said if "nothing is loaded" in said[name]] == ["loose.py"]
@@ -776,7 +775,7 @@ def test_readers_that_load_what_fits_are_named_and_changed(lab: Lab, tmp_path: P
     program = {name: READERS[name] for name in ("train.py", "net.py")}
     files = {"read.py": reader, "bare.py": bare, "both.py": both}
     done = converted(tmp_path / "beside", program | files, "train.py")
-    said = [it for it in done.findings if "this expects keys with `module.`" in it.message]
+    said = [it for it in done.findings if "expects keys with `module.`" in it.message]
     assert [it.location.path.name for it in said] == ["read.py"]
     assert "nothing is loaded" in said[0].message
     converted(tmp_path / "with", program | {"read.py": reader}, "train.py", "read.py")
@@ -796,7 +795,7 @@ def test_readers_above_a_readme_are_named_where_the_program_uses_files_of_there(
     files = {"src/train.py": train, beside: READERS["net.py"], "src/README.md": "", "read.py": text}
     monkeypatch.chdir(tmp_path)
     done = converted(tmp_path, files, "src/train.py")
-    assert any("this expects keys with `module.`" in it.message for it in done.findings) is named
+    assert any("expects keys with `module.`" in it.message for it in done.findings) is named
 
 
 TRAINS = """
@@ -837,9 +836,7 @@ def test_readers_that_train_something_else_are_named(tmp_path: Path) -> None:
     """What finds a latent by gradients, and what trains on from another's weights; not what goes on with its own."""
     files = {"find.py": FINDS, "tune.py": TUNES + LOADS + TRAINS, "own.py": TUNES + TRAINS}
     done = converted(tmp_path, {**{name: READERS[name] for name in ("train.py", "net.py")}, **files})
-    named = {
-        it.location.path.name for it in done.findings if "this expects keys with `module.`" in it.message
-    }
+    named = {it.location.path.name for it in done.findings if "expects keys with `module.`" in it.message}
     assert named == {"find.py", "tune.py"}
 
 
@@ -860,7 +857,7 @@ def test_what_unwraps_a_pickled_model_is_named(tmp_path: Path) -> None:
     named = {
         (it.location.path.name, it.location.span.line)
         for it in done.findings
-        if "this expects a wrapped model" in it.message
+        if "expects a wrapped model" in it.message
     }
     assert named == {("tools.py", 9), ("show.py", 3)}
 
@@ -873,13 +870,13 @@ def test_a_reader_that_wraps_where_there_are_gpus_is_named(tmp_path: Path, first
     reader = "import torch\nfrom torch import nn\n\nmodel = nn.Linear(8, 2)\n" + "".join(lines)
     save = "torch.save(model.state_dict(), 'model.pt')\n"
     done = converted(tmp_path, {"test.py": reader, "train.py": HEAD + MODEL + STEPS + save}, "train.py")
-    found = [it.help for it in done.findings if "this expects keys with `module.`" in it.message]
+    found = [it.help for it in done.findings if "expects keys with `module.`" in it.message]
     assert [it.rpartition(": ")[2] for it in found] == ([] if first else ["dp2ddp convert train.py test.py"])
 
 
 def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
     done = converted(tmp_path, READERS, *READERS)
-    assert not [it for it in done.findings if "this expects keys with `module.`" in it.message]
+    assert not [it for it in done.findings if "expects keys with `module.`" in it.message]
     assert [it.location.path.name for it in done.findings if "has the prefix `module.`" in it.message] == [
         "show.py"
     ]

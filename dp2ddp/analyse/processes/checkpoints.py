@@ -665,6 +665,22 @@ def _has_another_prefix(context: Context, node: ast.AST, key: ast.Name) -> bool:
     return False
 
 
+def is_of_another_length_alike(context: Context, node: ast.AST) -> bool:
+    """Whether a key seems to be cut by the length of something else that it has to have: ``if "blocks" in k``."""
+    for test, holds in _guards(context, node):
+        both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+        for asked in (test.values if both else [test]) if holds else ():  # type: ignore[attr-defined]
+            match asked:
+                case ast.Compare(
+                    left=ast.Constant(value=str(text)), ops=[ast.In()], comparators=[ast.Name(id=key)]
+                ):
+                    name = f"{text.strip('.')}."
+                    cut = isinstance(node, ast.Subscript) and ast.unparse(node.value) == key
+                    if cut and len(name) == len(PREFIX) and name != PREFIX:
+                        return True
+    return False
+
+
 def _cuts_prefix(context: Context, node: ast.AST) -> bool | None:
     """Whether the first part that is cut off each key is known to be the wrap's; None if that can't be told.
 
@@ -861,8 +877,8 @@ def _cut_unknown(context: Context) -> Iterator[Obstacle]:
         if _cuts_prefix(context, node) is None:
             yield context.obstacle(
                 node,
-                "this cuts off each key's first part: a name, or the `module.` of checkpoints saved so far",
-                'if it reads those, write `.removeprefix("module.")` here: new ones have no `module.`',
+                f"`{ast.unparse(node)}` cuts off each key's first part: a name, or the `module.` of old checkpoints",
+                'if those are read, write `.removeprefix("module.")`, as new ones have none; else no action needed',
                 NO_TIER,
                 works=True,
             )
@@ -914,7 +930,7 @@ def _loaded_anyhow(context: Context) -> Iterator[Obstacle]:
             yield context.obstacle(
                 call.node,
                 "nn.DataParallel's keys begin with `module.`: with `strict=False` none was loaded, and all are now",
-                "nothing to do if they should be loaded; else remove this line",
+                "no action needed if they should be loaded; else remove this line",
                 NO_TIER,
             )
 
@@ -936,7 +952,7 @@ def _found_now(context: Context) -> Iterator[Obstacle]:
             yield context.obstacle(
                 call.node,
                 "keys of checkpoints saved here lack `module.`: with `strict=False` none was loaded, and all are now",
-                "nothing to do if they should be loaded; else remove this line",
+                "no action needed if they should be loaded; else remove this line",
                 NO_TIER,
             )
 

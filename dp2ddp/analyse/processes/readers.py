@@ -44,13 +44,21 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         names = " and ".join(sorted(it.name for it in scripts))
         both = [_shown(project, it) for it in (*sorted(scripts), path)]
         problem = Problem(
-            f"this expects keys with `module.`, which checkpoints of {names} no longer have"
-            + (" (`strict=False`: nothing is loaded)" if path in passing_over else ""),
-            f"if it loads those, convert both at once: dp2ddp convert {' '.join(both)}",
+            f"{_code(context, place)} expects keys with `module.`, which checkpoints of {names} no longer have"
+            + (" (with strict=False nothing is loaded)" if path in passing_over else ""),
+            f"if it loads those, convert both: dp2ddp convert {' '.join(both)}",
             NO_TIER,
             works=True,
         )
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
+
+
+def _code(context: Context, place: Anchor) -> str:
+    """What stands at a place, in one line."""
+    node = context.program.node_at(place)
+    around = context.program.parent(node) if node is not None else None
+    shown = around if isinstance(around, ast.Attribute) and around.attr == "load_state_dict" else node
+    return "this" if shown is None else f"`{' '.join(ast.unparse(shown).split())}`"
 
 
 def _shown(project: Project, path: Path) -> str:
@@ -64,7 +72,7 @@ def _unwrapping(project: Project, context: Context, saving: frozenset[Path]) -> 
         place = context.program.anchor(node)
         if _folder(project, place.path, saving) and not context.runs_in_training(node):
             problem = Problem(
-                f"this expects a wrapped model, but {' and '.join(sorted(it.name for it in saving))} "
+                f"`{ast.unparse(node)}` expects a wrapped model, but {' and '.join(sorted(it.name for it in saving))} "
                 "now saves the bare one",
                 "if it loads that checkpoint, remove `.module`",
                 NO_TIER,
@@ -88,6 +96,7 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
         (node, it.at)
         for node, it in checkpoints.read(context)
         if it.kind in ("prefix", "first", "save", "either")
+        and not checkpoints.is_of_another_length_alike(context, node)
     ]
     found = [(node, place) for node, place in read if not _reads_both(context, node)]
     found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
