@@ -23,7 +23,7 @@ from dp2ddp.source import Location, Project, SourceFile, Span
 from dp2ddp.transactions import Transaction, needed
 
 _OPEN = re.compile(r"^[ \t]*# dp2ddp: (?P<code>DDP\d{3}) error: (?P<message>[^\r\n]*)", re.MULTILINE)
-REPORT = "this is a bug in dp2ddp, nothing is changed: please report it with the code around this line"
+REPORT = "a bug in dp2ddp: nothing is written; please report this message with the file"
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _confirm(changes: Iterable[Change], request: Request, groups: Sequence[Trans
             left[_kind(finding)] -= 1
             continue
         where, what = finding.location, f"{finding.rule}, {finding.message}"
-        message = f"the result is not stable: in its line {where.span.line} there would still be {what}"
+        message = f"the converted file would still be reported, in its line {where.span.line}: {what}"
         raise _Refused(where.path, None, message)
 
 

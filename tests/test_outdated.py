@@ -237,7 +237,7 @@ FORMS = {
         "subtraction with a bool mask", "-outputs.eq(0)", "~outputs.eq(0)", RuntimeError, said=True
     ),
     "a sampler": Case(
-        "an argument of torch's Sampler",
+        "an argument to torch's Sampler",
         "list(Order(data))",
         "list(Order(data))",
         TypeError,
@@ -245,7 +245,7 @@ FORMS = {
         ORDER.replace("SOURCE", ""),
     ),
     "a scheduler": Case(
-        "an argument of a scheduler",
+        "an argument of a learning rate scheduler",
         "torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, 'min', verbose=True, patience=2)",
         "torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, 'min', patience=2)",
         TypeError,

@@ -47,7 +47,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         message = fact.what + in_lines(fact.lines)
         if fact.mends:
             edits = respelled(fact.path, fact.mends)
-            done = f"replaced by {fact.instead}" if fact.instead else "removed"
+            done = f"replaced by {fact.instead}" if fact.instead else "argument removed"
             yield finding(fact.at, message, done, edits)
         else:
             advice = f"use {fact.instead}" if fact.instead else "replace it"

@@ -50,6 +50,7 @@ from dp2ddp.analyse.program.values import (
     full_name,
 )
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
+from dp2ddp.plan import DONE
 from dp2ddp.source import SourceFile, parse
 
 # A file, a line, and a column.
@@ -79,7 +80,7 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
         f"apex amp stays as it is: {reason}",
-        "to replace it: use torch.autocast and torch.amp.GradScaler",
+        f"{DONE}, or use torch.autocast and torch.amp.GradScaler",
         NO_TIER,
         works=True,
     )

@@ -238,18 +238,20 @@ def is_of_distribution(call: Call) -> bool:
 def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     """Batches that come in the order in which threads or processes are done with them, or from such as draw alone."""
     what = ast.unparse(call.node)
+    if call.names & {"multiprocessing.connection.wait"} and "sentinel" in what:
+        return  # for processes to end: they hand over nothing
     if _is_as_ready(call):
         yield context.obstacle(
             call.node,
             f"`{what}` yields results in completion order, which differs across ranks",
-            "if training uses them, read them in submission order",
+            "if training uses them, read them in submission order; else no action needed",
             NO_TIER,
         )
     elif call.names & OF_OTHERS:
         yield context.obstacle(
             call.node,
             f"`{what}` yields results of each rank's own workers, whose random numbers differ across ranks",
-            "if training uses them, seed each worker by its number, or use rank 0's: `ddp.from_main_process(…)`",
+            "if training uses them, use rank 0's: `ddp.from_main_process(…)`; else no action needed",
             NO_TIER,
         )
 

@@ -49,8 +49,8 @@ def forward(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             if any(map(_keeps, _functions(context, call.node.args[0]))):
                 yield context.obstacle(
                     call.node,
-                    f"the hook `{ast.unparse(call.node.args[0])}` sees the outputs of rank 0's local batch only",
-                    "combine what it stores: `ddp.gather(…)`",
+                    f"the hook `{ast.unparse(call.node.args[0])}` sees only each rank's part of the batch",
+                    "if the whole batch matters, use `ddp.gather` on what the hook stores; else no action needed",
                     NO_TIER,
                 )
 

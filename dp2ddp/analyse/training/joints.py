@@ -162,12 +162,14 @@ def obstacles(context: Context, loops: Iterable[BatchLoop]) -> Iterator[Obstacle
         others = [it for it in made if id(it) in elsewhere and not is_inserted(it)]
         strays = (is_behind and _is_stray(samples, it, rounds) for it in others)
         if others and any(map(is_inserted, made)) or any(strays):
-            message = f"`{ast.unparse(node)}` may be of the local batch, or of the global batch"
+            message = f"if sharded, `{ast.unparse(node)}` could be of the local or of the global batch"
             yield context.obstacle(node, message, "", SHARDED_ONLY)
         elif is_behind:
             value = kinds.tensor(samples.of(node), node)
             if isinstance(value, Kind) and value not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN):
-                message = f"`{ast.unparse(node)}`, of the local batch, is used behind the forward"
+                message = (
+                    f"if sharded, `{ast.unparse(node)}`, used after the forward, would be of the local batch"
+                )
                 yield context.obstacle(node, message, "", SHARDED_ONLY)
 
 

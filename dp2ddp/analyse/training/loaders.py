@@ -397,7 +397,7 @@ def _problem(context: Context, call: Call) -> Problem | None:
     if _is_single(context, call, batch_size):
         return Problem(
             "batches of one sample can't be split over ranks",
-            "use a larger batch size",
+            "use a larger batch size, if the model can take one",
             SHARDED_ONLY,
             of_parts=True,
         )

@@ -525,7 +525,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         if (named or as_many) and not is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
-                f"`{ast.unparse(call.node)}` has the size of the global batch, not of the local batch",
+                f"`{ast.unparse(call.node)}` is the size of the global batch: if sharded, a rank has fewer samples",
                 "use `len(inputs)`",
                 SHARDED_ONLY,
             )

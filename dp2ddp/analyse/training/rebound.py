@@ -27,7 +27,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     node,
                     f"nn.DataParallel on several GPUs forgets what a forward assigns to `{ast.unparse(held)}.data`; "
                     "here it is kept, as on one GPU",
-                    "nothing to do if it should be kept",
+                    "no action needed if it should be kept",
                     NO_TIER,
                 )
 

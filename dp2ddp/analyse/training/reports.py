@@ -481,7 +481,7 @@ def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
     for given in reports.unmet:
         yield context.obstacle(
             given,
-            f"`{ast.unparse(given)}`, of the local batch, is passed to code that may store it",
+            f"`{ast.unparse(given)}` is passed to code that may store it: if sharded, of the local batch only",
             "pass the batch as the loader gives it",
             SHARDED_ONLY,
             assumes=f"the code that gets `{ast.unparse(given)}` stores nothing that the training depends on",

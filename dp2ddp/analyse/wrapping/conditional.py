@@ -39,7 +39,9 @@ def unclear(message: str, help: str, cause: Anchor | None = None) -> Problem:
 
 def _sometimes(condition: str, help: str, cause: Anchor | None = None) -> Problem:
     """The model is wrapped under a ``condition`` that stays."""
-    message = f"the model is wrapped only {condition}: otherwise one process trains"
+    twice = condition.startswith("if `not isinstance(") and "DataParallel" in condition
+    message = f"the model is wrapped only {condition}: "
+    message += "this prevents wrapping it twice" if twice else "otherwise training runs on one GPU"
     return Unsettled(message, help, SHARDED_ONLY, cause=cause, is_condition=True)
 
 
