@@ -788,6 +788,41 @@ for epoch in range(2):
         STEP
     print(epoch, f"{loss.item():.6f}", center.steps)
 """,
+    "numbers drawn behind the forward": """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        order = torch.randperm(len(out))
+        loss = F.cross_entropy(out, y) + (out - out[order]).pow(2).mean()
+        STEP
+    print(epoch, loss.item())
+""",
+    "what a distribution draws behind the forward": """
+beta = torch.distributions.Beta(0.4, 0.4)
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        lam = beta.sample().item()
+        loss = lam * F.cross_entropy(out, y) + (1 - lam) * out.std(0).sum()
+        STEP
+    print(epoch, loss.item())
+""",
+    "a loss that draws from a distribution": """
+beta = torch.distributions.Beta(0.4, 0.4)
+
+
+def mixed(out, y):
+    lam = beta.rsample()
+    return lam * F.cross_entropy(out, y) + (1 - lam) * out.std(0).sum()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = mixed(out, y)
+        STEP
+    print(epoch, loss.item())
+""",
 }
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
@@ -825,15 +860,6 @@ for epoch in range(2):
         second.backward()
         other.step()
     print(epoch, loss.item(), second.item())
-""",
-    "numbers drawn behind the forward": """
-for epoch in range(2):
-    for x, y in loader:
-        out = net(x)
-        order = torch.randperm(len(out))
-        loss = F.cross_entropy(out, y) + (out - out[order]).pow(2).mean()
-        STEP
-    print(epoch, loss.item())
 """,
     "a state that is handed on to the next forward": """
 class Cell(nn.Module):
@@ -986,16 +1012,6 @@ for epoch in range(2):
         STEP
     print(epoch, loss.item(), len(bank.items))
 """,
-    "what a distribution draws behind the forward": """
-beta = torch.distributions.Beta(0.4, 0.4)
-for epoch in range(2):
-    for x, y in loader:
-        out = net(x)
-        lam = beta.sample().item()
-        loss = lam * F.cross_entropy(out, y) + (1 - lam) * out.std(0).sum()
-        STEP
-    print(epoch, loss.item())
-""",
     "a layer of the wrapped model behind the forward": """
 class Net(nn.Module):
     def __init__(self):
@@ -1033,22 +1049,6 @@ class Trainer:
 trainer = Trainer()
 for epoch in range(2):
     print(epoch, trainer.epoch())
-""",
-    "a loss that draws from a distribution": """
-beta = torch.distributions.Beta(0.4, 0.4)
-
-
-def mixed(out, y):
-    lam = beta.rsample()
-    return lam * F.cross_entropy(out, y) + (1 - lam) * out.std(0).sum()
-
-
-for epoch in range(2):
-    for x, y in loader:
-        out = net(x)
-        loss = mixed(out, y)
-        STEP
-    print(epoch, loss.item())
 """,
     "several steps with one batch": """
 for epoch in range(2):

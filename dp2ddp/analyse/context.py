@@ -76,6 +76,11 @@ class Rounds:
     after: frozenset[int] = frozenset()
     apart: frozenset[int] = frozenset()
 
+    @cached_property
+    def behind(self) -> frozenset[int]:
+        """What only runs with whole batches, on all ranks alike."""
+        return self.after - self.apart
+
 
 @dataclass
 class Context:

@@ -163,11 +163,8 @@ def _reason(context: Context, owner: ast.expr) -> Reason | None:
 
 def _runs_on_joined(context: Context, parts: Values) -> bool:
     """Whether modules are only run behind a joint: on the whole batch, by all ranks alike."""
-    rounds = context.joined
     calls = [it for it in context.program.calls if it.callees & parts and context.runs_in_training(it.node)]
-    return bool(calls) and all(
-        id(it.node) in rounds.after and id(it.node) not in rounds.apart for it in calls
-    )
+    return bool(calls) and all(id(it.node) in context.joined.behind for it in calls)
 
 
 def _is_name(node: ast.expr) -> bool:

@@ -65,7 +65,7 @@ class Drawing:
         self.program = context.program
         self._batches = {id(loop.node) for loop in loops if loop.trains}
         self._samples = Samples(context)
-        self._calls = [it for it in on_parts if self._draws(it)]
+        self._calls = [it for it in on_parts if self._draws(it) and id(it.node) not in context.joined.behind]
 
     def facts(self) -> Iterator[Draw]:
         """The draws for samples from the global generators."""

@@ -19,22 +19,18 @@ from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.api.iteration import NEXT_METHODS
 from dp2ddp.analyse.api.layers import GRAD
-from dp2ddp.analyse.api.randomness import SAMPLES_HOME
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, is_inserted
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.joined import is_output
-from dp2ddp.analyse.dataflow.samples.layers import called, layers_in
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
-from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import Signature
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
-from dp2ddp.analyse.training import bare
 from dp2ddp.analyse.training.loops import BatchLoop, is_of_round
 from dp2ddp.analyse.views import View, insert, insert_imports
 from dp2ddp.facts import SHARDED_ONLY, Joint, Obstacle
@@ -157,7 +153,7 @@ def obstacles(context: Context, loops: Iterable[BatchLoop]) -> Iterator[Obstacle
             continue
         if is_inserted(node) or key in rounds.before:
             continue
-        is_behind = key in rounds.after and key not in rounds.apart
+        is_behind = key in rounds.behind
         made = context.program.definitions(node)
         others = [it for it in made if id(it) in elsewhere and not is_inserted(it)]
         strays = (is_behind and _is_stray(samples, it, rounds) for it in others)
@@ -410,7 +406,7 @@ class _Joining:
         if behind & self.round.taking:
             raise Unjoinable
         calls = list(self.round.calls(behind))
-        if any(map(self._draws, calls)) or any(map(self._is_of_model, calls)):
+        if any(map(self._is_of_model, calls)):
             raise Unjoinable
         uses = self._uses()
         counts = tuple(name for name, some in uses.items() if self._is_count(some))
@@ -520,14 +516,6 @@ class _Joining:
         if source.value is None or source.how is How.AUGMENTED or self._is_target(definition):
             return True
         return self._is_of_part(source.written[0], depth)  # type: ignore[arg-type]
-
-    def _draws(self, call: Call) -> bool:
-        """Whether something draws random numbers, of which each rank has its own behind a forward."""
-        if alike.draws(call) or call.names & bare.RANDOM:
-            return True
-        if any(it.startswith(SAMPLES_HOME) for it in call.names):
-            return True
-        return any(map(layers_in(self.context).may_draw, self.program.values(called(call.node))))
 
     def _is_of_model(self, call: Call) -> bool:
         """Whether a call runs a layer of a wrapped model by itself: ``model.module.head(x)``."""

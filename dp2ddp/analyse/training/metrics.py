@@ -243,7 +243,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Samples of a batch mixed with each other while training."""
     training = set().union(*(loop.runs for loop in loops if loop.trains))
-    training -= context.runs_before_own
+    training -= context.runs_before_own | context.joined.behind
     samples = Samples(context)
     for call in context.program.calls:
         if id(call.node) in training and call.names & PERMUTATIONS:
