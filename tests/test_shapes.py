@@ -731,6 +731,21 @@ def test_what_the_shell_fetches_is_waited_for() -> None:
     assert 'ddp.barrier()\nnames = json.load(open("names.json"))\n' in after and after.count("barrier") == 1
 
 
+def test_all_wait_before_a_file_is_looked_up_that_is_read(lab: Lab, tmp_path: Path) -> None:
+    """Not only before it is read: the main process may not have written it yet."""
+    text = HEAD.replace("import torchvision\n", "import glob\n") + (
+        "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+        "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    )
+    text += LOOP + (
+        'torch.save({"model": model.state_dict(), "more": torch.zeros(30_000_000)}, "run-1.pt")\n'
+        'found = sorted(glob.glob("run-*"))\npath = found[-1]\n'
+        'model.load_state_dict(torch.load(path)["model"])\nprint("read")\n'
+    )
+    assert run(lab, tmp_path, text) == "read\n"
+    assert "ddp.barrier()\nfound = " in (tmp_path / "train.py").read_text()
+
+
 def test_a_class_that_fetches_and_unpacks_is_made_by_one_process_first() -> None:
     text = HEAD.replace("import torchvision\n", "import zipfile\nimport urllib.request\n") + (
         "class Pictures:\n    def __init__(self, root):\n        self.root = root\n        self.fetch()\n"

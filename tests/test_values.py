@@ -632,6 +632,34 @@ def test_readers_that_cut_the_prefix_otherwise_are_named_and_changed(lab: Lab, t
     assert lab.run(folder / "read.py", recorded=False, folder=folder).ok().printed == "read\n"
 
 
+def test_a_cut_of_keys_that_have_the_prefix_stays(tmp_path: Path) -> None:
+    cut = "    if k.startswith('module.'):\n        k = k[7:]\n"
+    read = f"new = {{}}\nfor k, v in torch.load('old.pt').items():\n{cut}    new[k] = v\n"
+    done = converted(tmp_path, HEAD + MODEL + read + STEPS + "torch.save(model.state_dict(), 'm.pt')\n")
+    assert cut in done.changes[0].after and not any("prefix" in it.message for it in done.findings)
+
+
+UNWRAPPED = {
+    "by its class": "if isinstance(net, nn.DataParallel):\n    net = net.module\n",
+    "by what it has": "if hasattr(net, 'module'):\n    net = net.module\n",
+    "by several classes": "if isinstance(net, (nn.DataParallel, nn.parallel.DistributedDataParallel)):\n    net = net.module\n",
+}
+
+
+@pytest.mark.parametrize("unwrapped", UNWRAPPED.values(), ids=UNWRAPPED)
+def test_what_is_unwrapped_before_is_not_unwrapped_again(lab: Lab, tmp_path: Path, unwrapped: str) -> None:
+    """But where it may be wrapped still."""
+    body = "    " + unwrapped.replace("\n    ", "\n        ").rstrip()
+    saving = f"def save(net):\n{body}\n    torch.save(net.state_dict(), 'm.pt')\n\n\n"
+    still = saving.replace("def save", "def other").replace("net = net.module", "inner = net.module")
+    done = converted(tmp_path, HEAD + saving + still + MODEL + STEPS + "save(model)\nother(model)\n")
+    after = done.changes[0].after
+    first, second = after[: after.index("def other")], after[after.index("def other") :]
+    assert "ddp.save(net.state_dict(), 'm.pt')" in first and "ddp.save(net.state_dict()" not in second
+    lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+    assert not any(it.startswith("module.") for it in torch.load(tmp_path / "m.pt"))
+
+
 def test_a_part_that_is_cut_off_other_keys_stays(tmp_path: Path) -> None:
     """Of what is not from a file, and of what a program reads that saves no wrapped model's state."""
     cut = 'k.split(".", 1)[1]'

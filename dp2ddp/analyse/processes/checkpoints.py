@@ -618,7 +618,7 @@ def _cut(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
             ],
         ):
             key = _split(context, parts)
-    if not isinstance(key, ast.Name) or _has_another_prefix(context, node, key):
+    if not isinstance(key, ast.Name) or _leaves_others(context, node, key):
         return None
     return (key, "first" if is_first else "prefix") if _is_key(context, key, is_first) else None
 
@@ -647,8 +647,13 @@ def names_prefix(test: ast.expr) -> bool:
     return any(isinstance(it, ast.Constant) and "module" in str(it.value) for it in ast.walk(test))
 
 
-def _has_another_prefix(context: Context, node: ast.AST, key: ast.Name) -> bool:
-    """Whether a key is only cut where it begins with something else: ``if k.startswith("resnet.")``."""
+def _leaves_others(context: Context, node: ast.AST, key: ast.Name) -> bool:
+    """Whether only keys are cut that begin with something else, or where a key that doesn't begin with it stays.
+
+    ``if k.startswith("resnet."):``, ``if k.startswith("module."): k = k[7:]``.
+    """
+    around = context.program.parent(node)
+    again = isinstance(around, ast.Assign) and [key.id] == [getattr(it, "id", "") for it in around.targets]
     for test, holds in _guards(context, node):
         both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
         for call in (test.values if both else [test]) if holds else ():  # type: ignore[attr-defined]
@@ -656,11 +661,8 @@ def _has_another_prefix(context: Context, node: ast.AST, key: ast.Name) -> bool:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="startswith"), args=[start]):
                     values = context.program.values(start)
                     texts = [it.value for it in values if isinstance(it, Const) and isinstance(it.value, str)]
-                    if (
-                        name == key.id
-                        and texts
-                        and not any(PREFIX.startswith(it[: len(PREFIX)]) for it in texts)
-                    ):
+                    unlike = not any(PREFIX.startswith(it[: len(PREFIX)]) for it in texts)
+                    if name == key.id and texts and (unlike or (again and set(texts) == {PREFIX})):
                         return True
     return False
 

@@ -190,6 +190,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
                 places += later
                 writes |= more
         for statement in _few(context, call.node, places, guards):
+            statement = _before_looks(context, statement, call, writes)
             place = needed.setdefault(id(statement), (statement, call, set()))
             place[2].update(writes)
     # From above: where all have waited, they need not again below.
@@ -269,6 +270,32 @@ def _few(context: Context, node: ast.AST, places: Iterable[ast.stmt], guards: li
     )
     alone = several and _come_together(context, node, guards) and not in_worker(context, node)
     return [context.program.statement(node)] if alone and _asks_nothing(context, node, set()) else found
+
+
+def _before_looks(context: Context, statement: ast.stmt, call: Call, writes: set[int]) -> ast.stmt:
+    """Where all wait before a call reads: before the names of files are looked up that its path is made of."""
+    program, found = context.program, statement
+    block = program.block(statement)
+    waiting: list[ast.AST] = [*paths.given(call)]
+    seen = set[int]()
+    while waiting:
+        names = (it for it in program.descendants(waiting.pop()) if isinstance(it, ast.Name))
+        for made in (made for it in names for made in program.definitions(it)):
+            before = program.statement(made) if id(made) not in seen else statement
+            seen.add(id(made))
+            if before not in block or block.index(before) >= block.index(statement):
+                continue
+            waiting.append(before)
+            between = block[block.index(before) : block.index(found)]
+            if _looks_up(context, before) and not any(context.runs(it) & writes for it in between):
+                found = before
+    return found
+
+
+def _looks_up(context: Context, statement: ast.stmt) -> bool:
+    """Whether a statement itself lists a folder, or asks for a file."""
+    calls = (context.program.call(it) for it in context.program.descendants(statement))
+    return any(it is not None and it.names & _LISTS for it in calls)
 
 
 def _asks_nothing(context: Context, node: ast.AST, seen: set[int]) -> bool:

@@ -47,7 +47,7 @@ class Linker:
         self.store = store = Store(tree)
         self.classes = classes = Classes(tree, store)
         self.reaching = reaching = Reaching(tree, special.always_runs)
-        self.names = names = Lookup(project, tree, store, reaching, WhenRun(tree))
+        self.names = names = Lookup(project, tree, store, reaching, WhenRun(tree), special)
         self.members = members = Members(tree, store, classes, reaching)
         self.outside = outside = Outside()
         self.containers = containers = Containers(tree, store, classes, outside, Appending(tree, store))

@@ -13,6 +13,7 @@ from dp2ddp.analyse.api.naming import DATA_NAMES, canonical
 from dp2ddp.analyse.program.definitions import Definitions, Reaching
 from dp2ddp.analyse.program.moments import WhenRun
 from dp2ddp.analyse.program.scopes import Scope, Tree
+from dp2ddp.analyse.program.special import Special
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import NOTHING, Ext, Inst, Mod, Value, Values
 from dp2ddp.source import Project
@@ -27,8 +28,11 @@ class Lookup:
     store: Store
     reaching: Reaching
     when_run: WhenRun
+    special: Special
     _in_order: dict[tuple[int, str], Definitions] = field(default_factory=dict)
-    _kept: dict[tuple[int, int, str], tuple[int, list[int]]] = field(default_factory=dict)
+    _kept: dict[tuple[int, int, str], tuple[int, list[int], list[tuple[int, ast.expr]]]] = field(
+        default_factory=dict
+    )
     _found: dict[int, list[ast.AST]] = field(default_factory=dict)
 
     def import_(self, node: ast.Import, alias: ast.alias, scope: Scope) -> None:
@@ -109,14 +113,40 @@ class Lookup:
         around = self.tree.scope_of.get(id(use))
         place = id(use) if same else -1 - around.index if around is not None else 0
         key = place, owner.index, name
-        size, kept = self._kept.get(key, (0, []))
+        size, kept, failed = self._kept.get(key, (0, [], []))
         if size != len(definitions):
             self.reaching.undecided = False
             found = self.reaching.reached(known, use) if same else self._from_outside(owner, known, use)
             kept = [id(it) for it in found]
+            failed = list(self._failed(name, found, use)) if same and len(found) > 1 else []
             if not self.reaching.undecided:  # else more may be known in the next round
-                self._kept[key] = len(definitions), kept
-        return frozenset().union(*(definitions[it] for it in kept))
+                self._kept[key] = len(definitions), kept, failed
+        if not failed:
+            return frozenset().union(*(definitions[it] for it in kept))
+        values = {it: definitions[it] for it in kept}
+        for it, test in failed:
+            values[it] = self.special.otherwise(test, values[it])
+        return frozenset().union(*values.values())
+
+    def _failed(self, name: str, found: list[ast.AST], use: ast.AST) -> Iterator[tuple[int, ast.expr]]:
+        """The assignments of a name that come to its use only where a test of the name has failed, with the test.
+
+        As where a model is unwrapped: ``if isinstance(model, nn.DataParallel): model = model.module``.
+        """
+        order, last = self.tree.order, self.tree.order[id(use)]
+        outer = {id(it) for it in (use, *self.tree.ancestors(use))}
+        for node in found:
+            choice = self.tree.parent(self.tree.holder(node))
+            if not isinstance(choice, ast.If) or choice.orelse or self.tree.holder(node) not in choice.body:
+                continue
+            asked = choice.test.args[:1] if isinstance(choice.test, ast.Call) else []
+            if not asked or not isinstance(asked[0], ast.Name) or asked[0].id != name:
+                continue
+            begin = order[id(choice)]
+            around = any(id(it) in outer for it in self.tree.block(choice))
+            if begin < last and around and id(choice) not in outer:
+                others = (it for it in found if not begin < order[id(it)] < last)
+                yield from ((id(it), choice.test) for it in others)
 
     def _from_outside(self, owner: Scope, known: Definitions, use: ast.AST) -> list[ast.AST]:
         """What gives a name of a scope its value for a use that stands in a function or class of it.
