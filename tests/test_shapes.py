@@ -701,6 +701,22 @@ def test_an_answer_that_is_returned_is_the_main_process_s(lab: Lab, tmp_path: Pa
     assert "if ddp.from_main_process(os.path.exists(folder)):" in (tmp_path / "train.py").read_text()
 
 
+def test_ranks_that_come_late_draw_what_is_drawn_for_a_missing_file(lab: Lab, tmp_path: Path) -> None:
+    """Else their later numbers would be others than the first rank's."""
+    program = HEAD.replace("import torchvision\n", "import time\n") + (
+        "torch.manual_seed(0)\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+        "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    )
+    program += LOOP + ('if not os.path.exists("noise.pt"):\n    torch.save(torch.randn(4, 8), "noise.pt")\n')
+    run(lab, tmp_path, program)
+    script = tmp_path / "train.py"
+    text = script.read_text().replace("\nif ", "\ntime.sleep(ddp.get_rank())\nif ")
+    script.write_text(text + 'os.mkdir(f"rank {ddp.get_rank()}: {torch.rand(1).item()}")\n')
+    (tmp_path / "noise.pt").unlink()
+    lab.run(script, processes=2, recorded=False, folder=tmp_path).ok()
+    assert len({it.name.partition(":")[2] for it in tmp_path.glob("rank *")}) == 1
+
+
 def test_a_log_on_the_console_is_the_main_process_s_without_an_edit(lab: Lab, tmp_path: Path) -> None:
     tools = (
         "import logging\n\nlogging.basicConfig(level=logging.INFO)\nlogger = logging.getLogger(__name__)\n"

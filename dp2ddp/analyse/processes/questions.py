@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.api.files import EXISTENCE, LOADS, MAKES
 from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.processes import paths
+from dp2ddp.analyse.processes import alike, paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.processes.downloads import caching, is_inside, made_first
@@ -134,6 +134,8 @@ def _harmless(context: Context, node: ast.If | ast.Assert, makers: dict[int, set
     if isinstance(node, ast.Assert):
         return _was_there(context, node, makers)
     leaving = [*_leaving(context, node.body), *_leaving(context, node.orelse)]
+    if _draws(context, [*node.body, *node.orelse]):
+        return False  # the ranks would go on with other random numbers than one another
     if not leaving:
         return True
     if _after_a_failure(context, node) and all(isinstance(inner, ast.Raise) for inner in leaving):
@@ -146,6 +148,12 @@ def _harmless(context: Context, node: ast.If | ast.Assert, makers: dict[int, set
         return True  # `if os.path.isdir(path): return`
     # What is read is there, and the same for all: `rereads` lets them wait where it is written in the same run.
     return _reads(context, node.body) and not any(end in node.body and end not in returns for end in leaving)
+
+
+def _draws(context: Context, block: list[ast.stmt]) -> bool:
+    """Whether running some statements draws random numbers."""
+    calls = (context.program.call(it) for it in _runs(context, block) if isinstance(it, ast.Call))
+    return any(it is not None and alike.draws(it) for it in calls)
 
 
 def _was_there(context: Context, node: ast.Assert, makers: dict[int, set[str]]) -> bool:
