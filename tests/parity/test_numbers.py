@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from textwrap import indent
 
@@ -952,6 +953,27 @@ def test_a_loss_within_a_model_that_may_stay_bare_is_each_replica_s(lab: Lab, pr
     after = convert(Project.of({PATH: SETUP + BARE})).changes[0].after
     within = after.partition("def masked")[2].partition("class Trainer")[0]
     assert "mask.sum()" in within and "ddp" not in within
+
+
+ELSEWHERE = """
+def quality(outputs, targets):
+    return [float(it) for it in (outputs.argmax(1) == targets)]
+
+
+def note(epoch, value, count):
+    print(epoch, round(value, 6), count)
+"""
+
+
+def test_what_code_that_is_not_at_hand_may_show_is_of_all(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module is missing where the program is converted, and there where it trains."""
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    body = f"for epoch in range(2):\n    found = []\n{LOOP}{STEP}        found.extend(quality(outputs, targets))\n"
+    body += "    note(epoch, sum(found) / len(found), len(found))\n"
+    trains_alike(lab, "from elsewhere import note, quality\n" + SETUP + body, 2, exact=True)
 
 
 def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> None:

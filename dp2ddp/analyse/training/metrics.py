@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from dp2ddp.analyse.api.containers import APPENDS, CHANGES, RECORDS_VALUES
-from dp2ddp.analyse.api.files import ACTS_ON_FILES, PICTURES, PROGRESS, SAVES
+from dp2ddp.analyse.api.files import ACTS_ON_FILES, KNOWN_HOMES, PICTURES, PROGRESS, SAVES
 from dp2ddp.analyse.api.layers import BACKWARDS, TRAINS_OR_KEEPS
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.processes import PRINTS
@@ -25,7 +26,7 @@ from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind
 from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_line_written, is_write
-from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Inst
@@ -454,13 +455,26 @@ def is_report(context: Context, node: ast.Call) -> bool:
     call = context.program.call(node)
     if call is None:
         return False
-    return is_line_written(context, call) or any(
-        name in PRINTS | SAVES
-        or name.startswith("logging.")
-        or (is_write(name) and not name.startswith(ACTS_ON_FILES) and not name.endswith(PICTURES))
-        or name.endswith(PROGRESS)
-        for name in call.names
+    return (
+        is_line_written(context, call)
+        or _is_for_unknown(context, call)
+        or any(
+            name in PRINTS | SAVES
+            or name.startswith("logging.")
+            or (is_write(name) and not name.startswith(ACTS_ON_FILES) and not name.endswith(PICTURES))
+            or name.endswith(PROGRESS)
+            for name in call.names
+        )
     )
+
+
+def _is_for_unknown(context: Context, call: Call) -> bool:
+    """Whether a call gives something to code that is not at hand, for nothing in return: that may show or keep it."""
+    homes = {name.partition(".")[0] for name in call.names}
+    unknown = homes and not homes & (sys.stdlib_module_names | KNOWN_HOMES)
+    if not unknown or context.program.entered(call.node):
+        return False
+    return isinstance(context.program.parent(call.node), ast.Expr)
 
 
 class Reporters:
