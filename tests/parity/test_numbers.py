@@ -976,6 +976,15 @@ def test_what_code_that_is_not_at_hand_may_show_is_of_all(
     trains_alike(lab, "from elsewhere import note, quality\n" + SETUP + body, 2, exact=True)
 
 
+@pytest.mark.parametrize("test", ["inputs.size(0) < 15", "len(inputs) != loader.batch_size"])
+def test_no_sample_is_drawn_twice_where_the_size_of_a_batch_decides(lab: Lab, test: str) -> None:
+    """Else the last batch would be as large as the others, and not be left out."""
+    skips = f"        if {test}:\n            continue\n"
+    body = f"steps, total = 0, 0.0\nfor epoch in range(2):\n{LOOP}{skips}{STEP}        steps += 1\n        total += loss.item()\n"
+    before, after = runs(lab, SETUP + body + "print(steps, round(total, 9))\n", 2, exact=False)
+    assert before.printed == after.printed and before.printed.startswith("6 ")
+
+
 def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> None:
     text = SETUP + CASES["sums for what comes after the loop"]
     lines = "    running = 0.0\n    weighted = 0\n    correct = 0\n    total = 0\n"

@@ -17,11 +17,14 @@ from dp2ddp.analyse.api.iteration import (
 )
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow.kinds import Kind
+from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, is_call_of
 from dp2ddp.analyse.processes.downloads import fetches, is_off
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Const, Ext, Inst
+from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.analyse.training.seeding import Seeding
 from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers
 from dp2ddp.plan import Anchor
@@ -62,6 +65,21 @@ def _read(context: Context, training: set[int]) -> dict[int, str]:
         if asked is not None and context.runs_in_training(node):
             for site in context.made(context.program.values(asked), LOADER) & training:
                 found.setdefault(site, f"`{ast.unparse(node)}` is read and must describe the global batch")
+    return found
+
+
+def sized(context: Context, loops: list[BatchLoop]) -> dict[int, str]:
+    """The loaders of training loops in which the size of a batch decides, and where: no sample may be drawn twice."""
+    found: dict[int, str] = {}
+    samples = Samples(context)
+    for loop in loops:
+        nodes = (context.program.nodes.get(it) for it in loop.runs) if loop.trains else ()
+        for test in (it.test for it in nodes if isinstance(it, ast.If | ast.While | ast.IfExp)):
+            compared = (it for it in ast.walk(test) if isinstance(it, ast.Compare))
+            parts = (part for it in compared for part in (it.left, *it.comparators))
+            if any(samples.of(it) is Kind.COUNT for it in parts):
+                for site in loop.loaders:
+                    found.setdefault(site, f"`{ast.unparse(test)}` asks for the size of the global batch")
     return found
 
 
