@@ -35,9 +35,13 @@ def total(batch: Any, what: str, where: str, likely: int = 0) -> int:
 
 
 def is_structure(batch: Any) -> bool:
-    """Whether a batch is one of several tensors or the like; else it has a sample in each place."""
+    """Whether a batch is one of several tensors or the like; else it has a sample in each place.
+
+    DataLoaders hand out lists of those: of tensors, and of lists with a string for each sample beside them.
+    """
     if isinstance(batch, list):
-        return all(map(_is_array, batch))
+        arrays = [*map(_is_array, batch)]
+        return all(arrays) or (any(arrays) and bool(_within(batch)))
     return isinstance(batch, tuple | Mapping) or has_arrays(batch)
 
 

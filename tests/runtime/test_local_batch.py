@@ -41,6 +41,8 @@ for batch, part in (
     (names, own[2]),
     ((x, y), own[:2]),
     ([x, y], [*own[:2]]),
+    ([x, tuple(names), y], [own[0], tuple(own[2]), own[1]]),
+    ([names, x], [own[2], own[0]]),
     ({"x": x, "names": names, "size": 7, "none": None}, {"x": own[0], "names": own[2], "size": 7, "none": None}),
     (Pair(x, (y, names)), Pair(own[0], own[1:])),
     ((x, tuple(names), "train", 3), (own[0], tuple(own[2]), "train", 3)),
