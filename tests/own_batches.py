@@ -677,6 +677,28 @@ for epoch in range(2):
 }
 
 BEWARE = {
+    "a batch that a model is given for its running means alone": """
+class Source:
+    def __init__(self, shift):
+        self.shift = shift
+
+    def next(self):
+        rows = torch.randint(0, 50, (8,))
+        return X[rows] + self.shift, Y[rows]
+
+
+net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)))
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+source, target = Source(0.0), Source(3.0)
+for step in range(6):
+    x, y = source.next()
+    u, _ = target.next()
+    out = net(x)
+    net(u)
+    loss = criterion(out, y)
+    STEP
+    print(step, loss.item(), net.module[1].running_mean.sum().item())
+""",
     "a batch says where the next one begins": """
 at = 0
 while at < len(X):

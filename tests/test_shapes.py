@@ -227,6 +227,18 @@ def test_a_forward_hook_that_keeps_what_it_sees_is_named(keeps: str) -> None:
     assert not any("this hook" in it.message for it in quiet)
 
 
+@pytest.mark.parametrize(("given", "is_named"), [("", False), (", [model.module]", True)])
+def test_a_forward_hook_that_no_call_comes_to_is_not_named(given: str, is_named: bool) -> None:
+    watch = (
+        "def watch(model, inputs, modules=None):\n    if modules is None:\n        return model(inputs)\n    kept = []\n"
+        "    for it in modules:\n        it.register_forward_hook(lambda module, inputs, output: kept.append(output.mean()))\n"
+        "    model(inputs)\n    return kept\n\n\n"
+    )
+    text = START + watch + LOOP + f"print(watch(model, torch.ones(4, 8){given}))\n"
+    found = convert(Project.of({Path("/example/train.py"): text})).findings
+    assert any("sees the outputs of rank 0's local batch" in it.message for it in found) == is_named
+
+
 PICTURES = """\
 from PIL import Image
 from torchvision import transforms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.context import Context
@@ -27,6 +27,33 @@ def may_come(context: Context, node: ast.Call, index: int, conditions: Iterable[
         all(_answer(context, test, scope, node, bound) in (None, holds) for test, holds in conditions)
         for bound in entering
     )
+
+
+def is_come_to(context: Context, node: ast.AST) -> bool:
+    """Whether any call of the function round a node may come to it: not where all leave before, by what they give."""
+    scope = context.program.scope(node)
+    callers = [
+        it for it in context.callers.get(scope.index, ()) if scope.index in context.program.entered_itself(it)
+    ]
+    if not callers:
+        return True
+    conditions = [*_round(context, node)]
+    return any(may_come(context, it, scope.index, conditions) for it in callers)
+
+
+def _round(context: Context, node: ast.AST) -> Iterator[Condition]:
+    """The conditions that hold at a place in a function: of what stands round it, and of what leaves before it."""
+    program, inside = context.program, context.program.statement(node)
+    while True:
+        block, outer = program.block(inside), program.parent(inside)
+        for before in block[: block.index(inside)]:
+            if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return | ast.Raise):
+                yield before.test, False
+        if isinstance(outer, ast.If):
+            yield outer.test, inside in outer.body
+        if not isinstance(outer, ast.stmt) or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        inside = outer
 
 
 def _answer(context: Context, test: ast.expr, scope: Scope, node: ast.Call, bound: bool) -> bool | None:

@@ -19,6 +19,7 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
+from dp2ddp.analyse.processes.exclusions import is_come_to
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Bound, Func
@@ -46,7 +47,8 @@ def forward(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             continue
         own = any(isinstance(callee, Func | Bound) for callee in call.callees)
         if not own and context.runs_in_training(call.node) and not counts_by_itself(context, call, loops):
-            if any(map(_keeps, _functions(context, call.node.args[0]))):
+            keeps = any(map(_keeps, _functions(context, call.node.args[0])))
+            if keeps and is_come_to(context, call.node):
                 yield context.obstacle(
                     call.node,
                     f"the hook `{ast.unparse(call.node.args[0])}` sees only each rank's part of the batch",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, NEXT_METHODS, RANGES
@@ -286,6 +287,8 @@ class _Tracing:
             }
             if found and self._acts_at_random():
                 return None
+            if found and self._keeps_statistics():
+                found |= self._all(it for call in self._forwards for it in handed(call.node))
         except Unknown:
             return None
         alone = all(only_trains(self.context, [self.loop], self.runs, it.node) for it in found.values())
@@ -296,21 +299,28 @@ class _Tracing:
 
         What it makes of that may decide what is taken next.
         """
-        program = self.context.program
-        forwards = [
+        draws = any((row := operations.operation(name)) is not None and row.random for name in self._layers)
+        return draws and not all(self._all(handed(it.node)) for it in self._forwards)
+
+    def _keeps_statistics(self) -> bool:
+        """Whether a model may keep what a forward sees, whatever comes of it: running means of a BatchNorm."""
+        return any("BatchNorm" in name for name in self._layers)
+
+    @cached_property
+    def _layers(self) -> frozenset[str]:
+        names = (name for it in self.context.program.calls for name in it.names)
+        return frozenset(name for name in names if name.startswith("torch.nn."))
+
+    @cached_property
+    def _forwards(self) -> list[Call]:
+        """The calls of wrapped models in a round that may be in training mode."""
+        return [
             call
-            for call in program.calls
+            for call in self.context.program.calls
             if id(call.node) in self.runs
             and self.context.is_wrapped(call.callees)
             and is_in_training_mode(self.context, call.node) is not False
         ]
-        layers = (it for it in program.calls if any(name.startswith("torch.nn.") for name in it.names))
-        draws = any(
-            (row := operations.operation(name)) is not None and row.random
-            for it in layers
-            for name in it.names
-        )
-        return draws and not all(self._all(handed(it.node)) for it in forwards)
 
     def _cut_alike(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a round also takes by the same bounds as a batch, beside the loss: targets that are compared."""
