@@ -136,13 +136,22 @@ AT_ONCE = "print((model.module.weight if TEST else model.weight).sum().item())"
 NAMED = "bare = model.module if TEST else model\nprint(bare.weight.sum().item())"
 BRANCHED = "if TEST:\n    bare = model.module\nelse:\n    bare = model\nprint(bare.weight.sum().item())"
 
+SET = (
+    "if TEST:\n    model.module.rate = 0.5\nelse:\n    model.rate = 0.5\n"
+    "print(getattr(model, 'module', model).rate)"
+)
+ASKED = {
+    "counted, at once": (COUNTED, AT_ONCE),
+    "counted, named": (COUNTED, NAMED),
+    "a flag, branches": (FLAGGED, BRANCHED),
+    "counted, set": (COUNTED, SET),
+    "beside, at once": (BESIDE, AT_ONCE),
+    "beside, named": (BESIDE, NAMED),
+}
+
 
 @pytest.mark.sample(every=3)
-@pytest.mark.parametrize(
-    ("decided", "asked"),
-    [(COUNTED, AT_ONCE), (COUNTED, NAMED), (FLAGGED, BRANCHED), (BESIDE, AT_ONCE), (BESIDE, NAMED)],
-    ids=["counted, at once", "counted, named", "a flag, branches", "beside, at once", "beside, named"],
-)
+@pytest.mark.parametrize(("decided", "asked"), ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_condition_that_tells_a_wrapped_model_from_a_bare_one_stays(
     lab: Lab, decided: tuple[str, str], asked: str, processes: int

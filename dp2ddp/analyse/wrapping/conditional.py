@@ -173,7 +173,7 @@ def choice_of(context: Context, call: ast.expr, module: ast.expr) -> ast.IfExp |
     if not asks and (bare or given_bare(context, call) is not None):
         return None
     answers = Answers(context)
-    said = answers.around(call)
+    said, bare = answers.around(call), [*bare, *bare_uses(context, call, ast.Store)]
     return None if any(contradicts(context, answers, it, said) for it in bare) else around
 
 
@@ -250,7 +250,9 @@ def _kept(context: Context, call: ast.expr, ifs: list[tuple[ast.If, ast.AST]]) -
     answers = Answers(context)
     said = answers.around(call)
     bare = [it for it in bare_uses(context, call) if context.runs_in_training(it)]
-    places = [(it, it) for it in bare] + [(it, bare[0]) for it in named_again(context, call) if bare]
+    stored = (it for it in bare_uses(context, call, ast.Store) if context.runs_in_training(it))
+    places = [(it, it) for it in (*bare, *stored)]
+    places += [(it, bare[0]) for it in named_again(context, call) if bare]
     used = next((it for place, it in places if contradicts(context, answers, place, said)), None)
     if used is None:
         return None

@@ -31,15 +31,13 @@ def named_again(context: Context, call: ast.expr) -> Iterator[ast.expr]:
                 yield node
 
 
-def bare_uses(context: Context, call: ast.expr) -> Iterator[ast.Attribute]:
-    """What a program asks of a model that may be wrapped, and that only a bare one has."""
+def bare_uses(
+    context: Context, call: ast.expr, access: type[ast.expr_context] = ast.Load
+) -> Iterator[ast.Attribute]:
+    """What a program asks of a model that may be wrapped, or sets, and that only a bare one has."""
     site = id(call)
     for node in context.program.nodes.values():
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr not in MODULE_NAMES
-            and isinstance(node.ctx, ast.Load)
-        ):
+        if isinstance(node, ast.Attribute) and node.attr not in MODULE_NAMES and isinstance(node.ctx, access):
             values = context.program.values(node.value)
             if site in context.made(values, WRAP):
                 yield node
