@@ -782,6 +782,55 @@ def test_readers_in_other_folders_of_the_project_are_named(
     assert [name for name in said if "nothing is loaded" in said[name]] == ["loose.py"]
 
 
+WRAPPING = {
+    "models.py": "from torch import nn\n\n\ndef create():\n    return nn.DataParallel(nn.Linear(8, 2))\n",
+    "train.py": HEAD
+    + "from models import create\nmodel = create()\n"
+    + STEPS
+    + "torch.save(model.state_dict(), 'm.pt')\n",
+    "test.py": "import torch\nfrom models import create\n\nmodel = create()\nmodel.load_state_dict(torch.load('m.pt'))\nprint('read')\n",
+    "bare.py": "import torch\nfrom models import create\n\nmodel = create()\nmodel.module.load_state_dict(torch.load('m.pt'))\n",
+}
+COPYING = {
+    "tools.py": (
+        "def copy(state, net):\n    own = net.state_dict()\n    for name, value in state.items():\n"
+        "        if name in own:\n            own[name].copy_(value)\n"
+    ),
+    "train.py": HEAD
+    + "from tools import copy\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    + "if os.path.exists('m.pt'):\n    copy(torch.load('m.pt'), model)\n"
+    + STEPS
+    + "torch.save(model.state_dict(), 'm.pt')\n",
+    "test.py": (
+        "import torch\nfrom tools import copy\nfrom torch import nn\n\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+        "copy(torch.load('m.pt'), model)\nprint('read')\n"
+    ),
+    "bare.py": "import torch\nfrom tools import copy\nfrom torch import nn\n\nmodel = nn.Linear(8, 2)\ncopy(torch.load('m.pt'), model)\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "line", "says"),
+    [
+        (WRAPPING, 5, "this expects keys with `module.`"),
+        (COPYING, 6, "`copy()` now expects keys without `module.`"),
+    ],
+    ids=["wrapped by a function that is shared", "copied by one"],
+)
+def test_readers_that_share_a_function_with_the_training_are_named_and_changed(
+    lab: Lab, tmp_path: Path, files: dict[str, str], line: int, says: str
+) -> None:
+    done = converted(tmp_path / "one", files)
+    named = {
+        (it.location.path.name, it.location.span.line) for it in done.findings if it.message.startswith(says)
+    }
+    assert named == {("test.py", line)}
+    folder = tmp_path / "both"
+    converted(folder, files, "train.py", "test.py")
+    lab.run(folder / "train.py", processes=2, recorded=False, folder=folder).ok()
+    assert lab.run(folder / "test.py", recorded=False, folder=folder).ok().printed == "read\n"
+
+
 FILTERED = {
     "names": "names = {name for name, _ in model.named_parameters()}\n",
     "its state": "names = model.state_dict()\n",

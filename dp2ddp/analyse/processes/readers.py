@@ -9,13 +9,19 @@ from pathlib import Path
 
 from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.files import SAVES
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import checkpoints
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.values import Func
 from dp2ddp.facts import NO_TIER, Obstacle, Problem, StateDict
 from dp2ddp.plan import Anchor
-from dp2ddp.source import Project
+from dp2ddp.source import Project, importers_beside
+
+KEYED = frozenset({"save", "either", "other"})
+"""The kinds of states that are asked for by a wrapped model's keys."""
+FILLING = frozenset({"load_state_dict", "copy_"})
 
 
 def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> Iterator[Obstacle]:
@@ -26,30 +32,39 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
     pickling = frozenset(path for it in checkpoints.pickled(training) for path in training.run_by(it))
     yield from _unwrapping(project, training, pickling)
     saving = {path for state in states if state.kind in checkpoints.SAVED for path in state.scripts}
-    beside = {
-        path: file for path, file in project.beside.items() if _folder(project, path, saving | pickling)
-    }
+    loading = _loading(training, states)
+    ways = [training.program.file(it) for it in (*(call.node for call in training.wraps), *loading)]
+    shared = {it.path: it for it in ways if it not in training.scripts}
+    importers = importers_beside(project, frozenset(shared))
+    found = {**project.beside, **{it.path: it for it in importers if "load_state_dict" in it.text}}
+    beside = {path: file for path, file in found.items() if _folder(project, path, saving | pickling)}
     if not beside:
         return
-    program = wrappers.linked(replace(project, files={**project.files, **beside}), beside.values())
-    context = Context(program)
+    files = replace(project, files={**project.files, **beside})
+    context = Context(wrappers.linked(files, (*beside.values(), *shared.values())))
     yield from _unwrapping(project, context, pickling)
-    first: dict[Path, Anchor] = {}
+    first: dict[Path, tuple[Anchor, str]] = {}
     passing_over: set[Path] = set()
     for place, silent in sorted(_places(context), key=lambda it: (it[0].path, it[0].span)):
-        first.setdefault(place.path, place)
+        first.setdefault(place.path, (place, ""))
         passing_over |= {place.path} if silent else set()
-    for path, place in first.items():
+    for call in _given_to(context, {_place(training, it) for it in loading}):
+        place = context.program.anchor(call)
+        first.setdefault(place.path, (place, ast.unparse(call.func)))
+    for path, (place, function) in first.items():
+        if path not in beside:
+            continue
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
         both = [_shown(project, it) for it in (*sorted(scripts), path)]
-        problem = Problem(
-            f"{_code(context, place)} expects keys with `module.`, which checkpoints of {names} no longer have"
-            + (" (with strict=False nothing is loaded)" if path in passing_over else ""),
-            f"if it loads those, convert both: dp2ddp convert {' '.join(both)}",
-            NO_TIER,
-            works=True,
-        )
+        message = f"{_code(context, place)} expects keys with `module.`, which checkpoints of {names} no longer have"
+        if path in passing_over:
+            message += " (with strict=False nothing is loaded)"
+        help = f"if it loads those, convert both: dp2ddp convert {' '.join(both)}"
+        if function:
+            message = f"`{function}()` now expects keys without `module.`: those that this gives it may have it"
+            help = f"convert both: dp2ddp convert {' '.join(both)}"
+        problem = Problem(message, help, NO_TIER, works=True)
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
 
 
@@ -59,6 +74,33 @@ def _code(context: Context, place: Anchor) -> str:
     around = context.program.parent(node) if node is not None else None
     shown = around if isinstance(around, ast.Attribute) and around.attr == "load_state_dict" else node
     return "this" if shown is None else f"`{' '.join(ast.unparse(shown).split())}`"
+
+
+def _loading(training: Context, states: tuple[StateDict, ...]) -> list[ast.FunctionDef]:
+    """The functions that put values into a wrapped model's state by its keys, which have no prefix now."""
+    found: dict[int, ast.FunctionDef] = {}
+    for state in states:
+        node = training.program.node_at(state.at) if state.kind in KEYED else None
+        function = None if node is None else training.program.scope(node).node
+        if isinstance(function, ast.FunctionDef):
+            methods = {it.attr for it in ast.walk(function) if isinstance(it, ast.Attribute)}
+            if methods & FILLING:
+                found[id(function)] = function
+    return [*found.values()]
+
+
+def _place(context: Context, function: ast.FunctionDef) -> tuple[Path, int]:
+    return context.program.file(function).path, function.lineno
+
+
+def _given_to(context: Context, functions: set[tuple[Path, int]]) -> Iterator[ast.Call]:
+    """The calls that give some functions a wrapped model."""
+    scopes = context.program.scopes
+    for call in context.program.calls if functions else ():
+        entered = (scopes[it.scope].node for it in call.callees if isinstance(it, Func))
+        if any(isinstance(it, ast.FunctionDef) and _place(context, it) in functions for it in entered):
+            if any(context.made(context.program.values(it), WRAP) for it in handed(call.node)):
+                yield call.node
 
 
 def _shown(project: Project, path: Path) -> str:
