@@ -49,7 +49,7 @@ from dp2ddp.analyse.training import (
     untrained,
 )
 from dp2ddp.analyse.wrapping import functional, models, parallel, unconverted
-from dp2ddp.facts import Facts, Gather, Lines, Loader, Obstacle, Outdated
+from dp2ddp.facts import Facts, Gather, Lines, Loader, Obstacle, Outdated, Scaled
 from dp2ddp.legacy import Mend, unmended
 from dp2ddp.plan import Anchor
 from dp2ddp.source import Project, SourceFile
@@ -205,7 +205,11 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
     made = tuple(
         replace(
-            it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers, reported.ordered)
+            it,
+            shard=it.shard
+            or uncounted.get(it.at, "")
+            or _ordered(it, judged.gathers, reported.ordered)
+            or _summed(it, judged.scaled),
         )
         for it in made
     )
@@ -318,6 +322,13 @@ def _ordered(loader: Loader, gathers: tuple[Gather, ...], ordered: frozenset[Pat
     if any(gather.scripts & loader.scripts for gather in gathers):
         return "a loss depends on the order of its samples"
     return "the order of samples is kept or shown" if ordered & loader.scripts else ""
+
+
+def _summed(loader: Loader, scaled: tuple[Scaled, ...]) -> str:
+    """Why no sample of a loader may be drawn twice: a sum over a batch would grow with it."""
+    sums = (it for it in scaled if not it.criterion and not it.is_mean)
+    is_summed = not loader.full and any(it.scripts & loader.scripts for it in sums)
+    return "the loss is a sum over its samples" if is_summed else ""
 
 
 def _concerned(project: Project) -> list[SourceFile]:

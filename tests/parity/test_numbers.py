@@ -985,6 +985,15 @@ def test_no_sample_is_drawn_twice_where_the_size_of_a_batch_decides(lab: Lab, te
     assert before.printed == after.printed and before.printed.startswith("6 ")
 
 
+@pytest.mark.parametrize("processes", [2, 3])
+def test_no_sample_is_drawn_twice_for_a_loss_that_is_a_sum(lab: Lab, processes: int) -> None:
+    """The last batch has five samples: one more would make its steps larger."""
+    text = SETUP.replace("nn.CrossEntropyLoss()", 'nn.CrossEntropyLoss(reduction="sum")')
+    body = f"for epoch in range(2):\n{LOOP}{STEP}    print(round(loss.item(), 6), len(targets))\n"
+    before, after = runs(lab, text.replace("lr=0.1", "lr=0.01") + body, processes, exact=False)
+    assert before.printed == after.printed and before.printed.count(" 5\n") == 2
+
+
 def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> None:
     text = SETUP + CASES["sums for what comes after the loop"]
     lines = "    running = 0.0\n    weighted = 0\n    correct = 0\n    total = 0\n"
