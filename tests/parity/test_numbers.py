@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from textwrap import indent
 
@@ -15,7 +14,7 @@ from programs import AVERAGES
 from dp2ddp.plan import Finding
 from dp2ddp.source import Project
 from parity.harness import Lab, Run
-from parity.test_own_batches import trains_alike
+from parity.test_own_batches import same_numbers, trains_alike
 
 PATH = Path("/example/train.py")
 SETUP = (
@@ -962,18 +961,30 @@ def quality(outputs, targets):
 
 def note(epoch, value, count):
     print(epoch, round(value, 6), count)
+
+
+def show(value):
+    print(value)
 """
 
 
-def test_what_code_that_is_not_at_hand_may_show_is_of_all(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_what_code_that_is_not_at_hand_may_show_is_of_all(lab: Lab, shuffled: bool) -> None:
     """The module is missing where the program is converted, and there where it trains."""
-    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    body = f"for epoch in range(2):\n    found = []\n{LOOP}{STEP}        found.extend(quality(outputs, targets))\n"
-    body += "    note(epoch, sum(found) / len(found), len(found))\n"
-    trains_alike(lab, "from elsewhere import note, quality\n" + SETUP + body, 2, exact=True)
+    body = f"{LOOP[4:]}{STEP.replace('        ', '    ')}    show(quality(outputs, targets))\n"
+    if shuffled:
+        body = f"for epoch in range(2):\n    found = []\n{LOOP}{STEP}        found.extend(quality(outputs, targets))\n"
+        body += "    note(epoch, sum(found) / len(found), len(found))\n"
+    setup = SETUP.replace("shuffle=True", f"shuffle={shuffled}")
+    text = "from elsewhere import note, quality, show\n" + setup + body
+    (change,) = convert(Project.of({PATH: text}), exact=shuffled).changes
+    before, after = lab.place("before") / "train.py", lab.place("after") / "train.py"
+    for script, its in ((before, text), (after, change.after)):
+        script.write_text(its)
+        (script.parent / "elsewhere.py").write_text(ELSEWHERE)
+    expected = lab.run(before, replicas=2, timeout=60).ok()
+    found = lab.run(after, processes=2, timeout=60).ok()
+    assert expected.printed and same_numbers(expected.printed, found.printed)
 
 
 @pytest.mark.parametrize("test", ["inputs.size(0) < 15", "len(inputs) != loader.batch_size"])

@@ -90,6 +90,8 @@ PARAMETER_HOOKS = frozenset({"register_post_accumulate_grad_hook"})
 # Methods that train; those, and what loads a state; and what else changes what is trained, or how.
 STEPS_OF_TRAINING = frozenset({"backward", "step"})
 TRAINS = STEPS_OF_TRAINING | {"load_state_dict"}
+# What puts values into the state of a model.
+FILLS_STATE = frozenset({"load_state_dict", "copy_"})
 CHANGES_TRAINING = TRAINS | {"zero_grad", "requires_grad_"}
 # Methods that train, and what keeps or loads a state.
 TRAINS_OR_KEEPS = TRAINS | {"deepcopy"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.files import SAVES
+from dp2ddp.analyse.api.layers import FILLS_STATE
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import checkpoints
@@ -21,7 +22,6 @@ from dp2ddp.source import Project, importers_beside
 
 KEYED = frozenset({"save", "either", "other"})
 """The kinds of states that are asked for by a wrapped model's keys."""
-FILLING = frozenset({"load_state_dict", "copy_"})
 
 
 def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> Iterator[Obstacle]:
@@ -84,7 +84,7 @@ def _loading(training: Context, states: tuple[StateDict, ...]) -> list[ast.Funct
         function = None if node is None else training.program.scope(node).node
         if isinstance(function, ast.FunctionDef):
             methods = {it.attr for it in ast.walk(function) if isinstance(it, ast.Attribute)}
-            if methods & FILLING:
+            if methods & FILLS_STATE:
                 found[id(function)] = function
     return [*found.values()]
 

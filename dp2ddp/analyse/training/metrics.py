@@ -470,11 +470,15 @@ def is_report(context: Context, node: ast.Call) -> bool:
 
 def _is_for_unknown(context: Context, call: Call) -> bool:
     """Whether a call gives something to code that is not at hand, for nothing in return: that may show or keep it."""
+    return is_unknown(context, call) and isinstance(context.program.parent(call.node), ast.Expr)
+
+
+def is_unknown(context: Context, call: Call) -> bool:
+    """Whether a call runs code that is not at hand, of a package or module that nothing is known of."""
     homes = {name.partition(".")[0] for name in call.names}
-    unknown = homes and not homes & (sys.stdlib_module_names | KNOWN_HOMES)
-    if not unknown or context.program.entered(call.node):
-        return False
-    return isinstance(context.program.parent(call.node), ast.Expr)
+    known = homes & (sys.stdlib_module_names | KNOWN_HOMES)
+    named = homes or (not call.callees and isinstance(call.node.func, ast.Name))
+    return bool(named) and not known and not context.program.entered_itself(call.node)
 
 
 class Reporters:

@@ -28,7 +28,7 @@ from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training import kept
 from dp2ddp.analyse.training.gathering import ADDITIVE, compared
 from dp2ddp.analyse.training.loops import BatchLoop
-from dp2ddp.analyse.training.metrics import Reporters, deciding, picked
+from dp2ddp.analyse.training.metrics import Reporters, deciding, is_unknown, picked
 from dp2ddp.analyse.training.tensors import Tensors
 from dp2ddp.analyse.training.totals import Adding, Totals
 from dp2ddp.analyse.training.whole_batch import UNWEIGHED, Combined, WholeBatch, average_of
@@ -84,7 +84,8 @@ def find(
     rows = [
         it.node
         for it in combined
-        if it.kind == "rows" and (it.call is None or _goes_by_place(asked, it.call))
+        if it.kind == "rows"
+        and (it.call is None or isinstance(asked.of(it.call), Every) or _goes_by_place(asked, it.call))
     ]
     ordered = frozenset[Path]().union(*(context.run_by(context.program.statement(it)) for it in rows))
     return Reports(
@@ -425,8 +426,10 @@ class _Finder:
 
 
 def _goes_by_place(samples: Samples, call: ast.expr) -> bool:
-    """Whether functions of the project take rows by their places, or tell these: ``for i, row in enumerate(rows)``."""
+    """Whether a function may take rows by their places, or tell these: ``for i, row in enumerate(rows)``."""
     program = samples.program
+    if (known := program.call(call)) is not None and is_unknown(samples.context, known):
+        return True
     for scope in sorted(program.entered_itself(call)) if isinstance(call, ast.Call) else ():
         for node in program.body(program.scopes[scope]):
             match node:
