@@ -62,7 +62,9 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
             message += " (with strict=False nothing is loaded)"
         help = f"if it loads those, convert both: dp2ddp convert {' '.join(both)}"
         if function:
-            message = f"`{function}()` now expects keys without `module.`: those that this gives it may have it"
+            message = (
+                f"`{function}()` now expects keys without `module.`: those that this gives it may have it"
+            )
             help = f"convert both: dp2ddp convert {' '.join(both)}"
         problem = Problem(message, help, NO_TIER, works=True)
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
