@@ -348,6 +348,19 @@ def test_ranks_start_at_the_right_line(name: str) -> None:
     assert "device_ids=" not in conversion.changes[0].after
 
 
+def test_what_main_is_given_keeps_its_lines_and_comments() -> None:
+    given = "rate=0.1,  # the first one\n     # of all\n     steps=3)  # the last\n"
+    tail = "def main(rate, steps):\n    train(nn.DataParallel(nn.Linear(8, 8), device_ids=[0, 1]))\n\n\n"
+    (change,) = convert(Project.of({PATH: PROGRAM + tail + "main(" + given})).changes
+    started = "ddp.launch(main, " + given.replace(")", ",\n     devices=[0, 1])")
+    assert change.after.endswith(started)
+    begun = tail + "main(\n    # a comment\n    0.1,\n    steps=3,\n)\n"
+    (change,) = convert(Project.of({PATH: PROGRAM + begun})).changes
+    assert change.after.endswith(
+        "ddp.launch(\n    # a comment\n    main,\n    0.1,\n    steps=3,\n    devices=[0, 1],\n)\n"
+    )
+
+
 def test_a_function_that_gives_its_parameter_an_attribute_of_itself_is_followed_to_an_end() -> None:
     tail = (
         "class Own(nn.DataParallel):\n    pass\n\n\ndef again(model):\n    if hasattr(model, 'inner'):\n"

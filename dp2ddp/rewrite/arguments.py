@@ -56,6 +56,37 @@ def edit_arguments(
     return call.with_changes(args=args, whitespace_before_args=layout.before), layout.lost
 
 
+def as_laid_out(made: cst.BaseExpression, call: cst.BaseExpression) -> cst.BaseExpression:
+    """A call that hands on all that ``call`` was given, laid out as it is; ``made`` itself where it is none."""
+    if not isinstance(made, cst.Call) or not isinstance(call, cst.Call) or not call.args:
+        return made
+    count = len(call.args)
+    starts = range(len(made.args) - count + 1)
+    same = (it for it in starts if all(map(_is_same, made.args[it : it + count], call.args)))
+    first = next(same, None)
+    if first is None or "\n" not in code(call):
+        return made
+    layout = _Layout(call.whitespace_before_args, _slots(call.args))
+    for arg in made.args[first + count :]:
+        _append(layout, arg)
+    begins = isinstance(layout.before, cst.ParenthesizedWhitespace)
+    between = _without_words(layout.before) if begins else cst.SimpleWhitespace(" ")  # type: ignore[arg-type]
+    leading = [
+        it.with_changes(
+            comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")
+        )
+        for it in made.args[:first]
+    ]
+    args = [*leading, *(slot.arg for slot in layout.slots)]
+    return made.with_changes(args=args, whitespace_before_args=layout.before)
+
+
+def _is_same(one: cst.Arg, other: cst.Arg) -> bool:
+    """Whether two arguments are the same, however they are laid out."""
+    names = (it.keyword and it.keyword.value for it in (one, other))
+    return one.star == other.star and len(set(names)) == 1 and code(one.value) == code(other.value)
+
+
 def add_parameter(parameters: cst.Parameters, name: str, default: str) -> cst.Parameters:
     """A function's parameters and one more, laid out like the last of them."""
     new = cst.Param(cst.Name(name))

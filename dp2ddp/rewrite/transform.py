@@ -23,7 +23,7 @@ from dp2ddp.plan import (
     Unwrap,
 )
 from dp2ddp.rewrite import templates
-from dp2ddp.rewrite.arguments import add_parameter, comments, edit_arguments
+from dp2ddp.rewrite.arguments import add_parameter, as_laid_out, comments, edit_arguments
 from dp2ddp.rewrite.blocks import (
     Body,
     Enclosure,
@@ -193,8 +193,10 @@ class Transformer(cst.CSTTransformer):
         saved = {
             comment for node in (*kept, *itertools.chain(*_outer(original))) for comment in comments(node)
         }
-        self._rescue(comment for comment in comments(original) if comment not in saved)
-        self.full[original] = self._expression_of(edit)
+        made = self._expression_of(edit)
+        self.full[original] = as_laid_out(made, updated)
+        if self.full[original] is made:
+            self._rescue(comment for comment in comments(original) if comment not in saved)
         return self._place(original, self.full[original])
 
     def _expression_of(self, edit: Replace | SetArgument) -> cst.BaseExpression:
