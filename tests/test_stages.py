@@ -1518,6 +1518,55 @@ def test_python_wget_is_known(tmp_path: Path) -> None:
     assert "main_process_first" in (tmp_path / "stage.py").read_text()
 
 
+# A library that keeps what it downloads, slowly, in a file which others may find before all is in it.
+HUB = """\
+import os
+import time
+
+from torch import nn
+
+
+class Pretrained(nn.Module):
+    @classmethod
+    def from_pretrained(cls, name):
+        if not os.path.exists(name):
+            with open(name, "w") as file:
+                time.sleep(1)
+                file.write("weights")
+        with open(name) as file:
+            assert file.read() == "weights"
+        return cls()
+"""
+SUBCLASSES = {
+    "of a class from outside": "class Net(hub.Pretrained):\n    pass\n",
+    "of one that derives from it": "class Base(hub.Pretrained):\n    pass\n\n\nclass Net(Base):\n    width = 4\n",
+    "that adds to it": "class Net(hub.Pretrained):\n    @classmethod\n    def from_pretrained(cls, name):\n"
+    "        print('loading')\n        return super().from_pretrained(name)\n",
+    "of a class that is looked up": "class Net(getattr(hub, os.environ.get('KIND', 'Pretrained'))):\n    pass\n",
+    "one of several": "class Other(hub.Pretrained):\n    pass\n\n\n"
+    "Net = {'a': Other, 'b': hub.Pretrained}[os.environ.get('KIND', 'a')]\n",
+    "by an object": "class Loader(hub.Pretrained):\n    pass\n\n\nNet = Loader()\n",
+    "in the module of another name": "from hub import *\n\n\nclass Net(Pretrained):\n    pass\n",
+}
+
+
+@pytest.mark.sample("of a class from outside", "that adds to it")
+@pytest.mark.parametrize("name", SUBCLASSES)
+def test_what_a_subclass_inherits_is_fetched_by_one_process_first(
+    lab: Lab, tmp_path: Path, name: str
+) -> None:
+    stage = f"import os\n\nimport hub\n\n\n{SUBCLASSES[name]}\n\ndef use():\n    Net.from_pretrained('kept')\n    return 40\n"
+    library = lab.place("library")
+    (library / "hub.py").write_text(HUB)
+    script = converted(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert "main_process_first" in (tmp_path / "stage.py").read_text()
+    env = {"PYTHONPATH": os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])}
+    done = lab.run(
+        script, processes=2, folder=tmp_path, recorded=False, launcher="plain", timeout=60, env=env
+    )
+    assert done.ok().printed.splitlines()[-1] == "40"
+
+
 ONCE = """\
 import os
 

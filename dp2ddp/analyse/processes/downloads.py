@@ -56,8 +56,7 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
     names = {callee.name for callee in call.callees if isinstance(callee, Ext)}
     if not weights:
         names = {it for it in names - HUB_FETCHES if not it.startswith(MODEL_LIBRARIES)}
-    loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
-    if names & FETCHES or loads or is_build(context, call):
+    if names & FETCHES or _loads_pretrained(call) or is_build(context, call):
         return True
     if call.names & UNPACKS and not in_own_folder(context, call) and only_missing(context, call.node):
         return True
@@ -68,7 +67,10 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
         for callee in call.callees
         if isinstance(callee, Cls)
         for base in context.program.bases(callee)
-        if full_name(base).startswith("torchvision.datasets.")
+        if full_name(base).startswith(DOWNLOADING_LIBRARIES)
+    }
+    derived |= {  # `super().__init__(…)` in a class that derives from one of them
+        name.removesuffix(".__init__") for name in call.names if name.endswith(".__init__")
     }
     given = {keyword.arg for keyword in call.node.keywords if not is_off(keyword.value)}
     own = any(isinstance(it, Func | Bound | Cls | Inst) for it in call.callees)
@@ -86,6 +88,17 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
     if _makes_unseen(context, call):
         return True
     return any(_caches(context, it, call) for it in _made(context, call))
+
+
+def _loads_pretrained(call: Call) -> bool:
+    """``Net.from_pretrained(…)``: the class is from outside, or a base of one that does not say itself what this is.
+
+    A class of which nothing is known is from outside, too.
+    """
+    if any(it.endswith(".from_pretrained") and not it.startswith("torch.") for it in call.names):
+        return True
+    func = call.node.func
+    return not call.callees and isinstance(func, ast.Attribute) and func.attr == "from_pretrained"
 
 
 def _made(context: Context, call: Call) -> list[Cls]:
