@@ -502,11 +502,16 @@ class StateDict(Fact):
     ``module.`` off a key), "first" (``at`` cuts a key's first part off, whatever it is), "class" (``at`` names
     DataParallel in a type check), "type" (the same, of the very type), "restored" (``at`` is a model from a file in the
     place of the wrapped one that was saved).
+    ``shared`` says of a type check that programs make it, too, which are not converted. ``at`` is one of the very type
+    as a whole then, whether the type ``left`` is ``among`` some, "in" or "not in"; or all that it is asked for among.
     """
 
     kind: str
     operand: Anchor
     imported: str = ""
+    shared: bool = False
+    left: Anchor | None = None
+    among: str = ""
 
 
 @dataclass(frozen=True)

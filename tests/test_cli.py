@@ -311,6 +311,83 @@ def test_programs_that_wrap_by_a_changed_line_are_told_to_use_one_gpu() -> None:
         assert done.returncode == 0, done.stderr
 
 
+CHECKING = {
+    "an instance": "assert isinstance(model, DataParallel)",
+    "no instance": "assert not (not isinstance(model, DataParallel))",
+    "the very type": "assert type(model) == DataParallel",
+    "another type": "if type(model) is not DataParallel:\n        raise TypeError(model)",
+    "one of several": "assert type(model) in (int, DataParallel)",
+}
+CHECKS = """import torch
+from torch.nn.parallel import DataParallel
+
+
+def checked(model):
+    CHECK
+    return model
+"""
+TRAINED = """import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lib.checks import checked
+
+
+def main():
+    model = checked(nn.DataParallel(nn.Linear(4, 2)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = TensorDataset(torch.randn(12, 4), torch.randint(2, (12,)))
+    for inputs, targets in DataLoader(data, batch_size=4, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+    torch.save(model.state_dict(), "model.pth")
+
+
+if __name__ == "__main__":
+    main()
+"""
+TESTED = """import torch
+from torch import nn
+
+from lib.checks import checked
+
+model = checked(nn.DataParallel(nn.Linear(4, 2)))
+model.load_state_dict(torch.load("model.pth"))
+print(model(torch.ones(2, 4)))
+"""
+
+
+@pytest.mark.sample("an instance", "one of several")
+@pytest.mark.parametrize("name", CHECKING)
+def test_a_check_that_other_programs_make_is_right_for_them_too(name: str) -> None:
+    """One that is not converted keeps its wrap. What it reads can be converted later, as it is said."""
+    write({"lib/checks.py": CHECKS.replace("CHECK", CHECKING[name]), "train.py": TRAINED, "test.py": TESTED})
+    start = [sys.executable, "train.py"]
+    subprocess.run(start, check=True, timeout=120)
+    assert run("convert", "train.py", "--inplace").returncode == 0
+    subprocess.run([sys.executable, "test.py"], check=True, timeout=120)
+    done = run("convert", "train.py", "test.py", "--inplace")
+    assert done.returncode == 0 and "strip_module_prefix" in Path("test.py").read_text(), done.stderr
+    assert run("convert", "train.py", "test.py", "--check").returncode == 0
+    subprocess.run(start, check=True, timeout=120, env={**os.environ, "DP2DDP_PROCESSES": "2"})
+    subprocess.run([sys.executable, "test.py"], check=True, timeout=120)
+
+
+def test_a_check_that_only_converted_programs_make_is_of_one_class() -> None:
+    """Also where others use its file, and wrap nothing."""
+    checks = CHECKS.replace("CHECK", CHECKING["an instance"])
+    write(
+        {
+            "lib/checks.py": checks,
+            "train.py": TRAINED,
+            "show.py": "from lib.checks import checked\n\nprint(checked)\n",
+        }
+    )
+    assert run("convert", "train.py", "--inplace").returncode == 0
+    assert "isinstance(model, ddp.DistributedDataParallel)" in Path("lib/checks.py").read_text()
+
+
 EXPERIMENT = """import torch
 from torch import nn
 

@@ -1,6 +1,7 @@
 """A type check tests for nn.DataParallel.
 
-The wrapped model is now a ``ddp.DistributedDataParallel``. A ``ddp.DataParallel`` is still an nn.DataParallel.
+The wrapped model is now a ``ddp.DistributedDataParallel``. A ``ddp.DataParallel`` is still an nn.DataParallel. Where
+programs check, too, that are not converted, nn.DataParallel still counts.
 """
 
 from collections.abc import Iterator
@@ -39,8 +40,11 @@ def check(facts: Facts) -> Iterator[Finding]:
             template = _class(state, tiers)
             if template is None:
                 continue
+            holes = {"ddp": state.ddp, "given": state.operand}
+            if state.left is not None:
+                holes["left"] = state.left
             edits: tuple[Edit, ...] = (
-                Replace(state.at, template, {"ddp": state.ddp, "given": state.at}),
+                Replace(state.at, template, holes),
                 runtime_import(state.path, state.ddp),
             )
             if state.imported:
@@ -54,8 +58,16 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _class(state: StateDict, tiers: frozenset[Tier]) -> str | None:
-    """What the programs that ask wrap their models in; None where the question still has the same answer."""
-    if Tier.SHARDED not in tiers:
-        return None if state.kind == "class" else "{ddp}.DataParallel"
-    sharded = "{ddp}.DistributedDataParallel"
-    return f"({sharded}, {{given}})" if Tier.WHOLE_BATCH in tiers and state.kind == "class" else sharded
+    """What the programs that ask wrap their models in; None where the question still has the same answer.
+
+    With nn.DataParallel where others ask that still wrap theirs in it, or keep whole batches.
+    """
+    very = state.kind == "type"
+    if Tier.SHARDED not in tiers and not very:
+        return None
+    new = "{ddp}.DistributedDataParallel" if Tier.SHARDED in tiers else "{ddp}.DataParallel"
+    if state.among:
+        return f"{{left}} {state.among} ({{given}}, {new})"
+    if very:
+        return f"(*{{given}}, {new})" if state.shared else new
+    return f"({{given}}, {new})" if state.shared or Tier.WHOLE_BATCH in tiers else new

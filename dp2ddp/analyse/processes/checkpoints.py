@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.analyse.api.containers import (
@@ -20,7 +21,9 @@ from dp2ddp.analyse.api.files import PICKLES
 from dp2ddp.analyse.api.inspection import ASKS_CLASS
 from dp2ddp.analyse.api.layers import LAYER_HOMES
 from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, OTHER_WRAPS, WRAP
+from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.context import Context, once
+from dp2ddp.analyse.processes import checks
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
 from dp2ddp.analyse.processes.elsewhere import given
@@ -54,8 +57,10 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     perhaps |= _under_conditions(context, certain)
     project = bool(context.scripts)
     stored = _stored(context)
-    for node, fact in _used(context, stored, perhaps) if project else ():
-        found.setdefault(id(node), fact)
+    converted = frozenset[Path]() if project else _converted(context)
+    for node, fact in _used(context, stored, perhaps) if project or converted else ():
+        if fact.path not in converted:
+            found.setdefault(id(node), fact)
     for call in context.program.calls:
         function = call.node.func
         if (
@@ -79,6 +84,13 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
         if it.kind != "first" or (saved and _cuts_prefix(context, context.program.node(node)))
     )
     return tuple(sorted(states, key=lambda state: (state.path, state.at.span)))
+
+
+def _converted(context: Context) -> frozenset[Path]:
+    """What programs consist of that start ranks: what they save has no prefix any more, which others may expect."""
+    project = context.program.project
+    starts = {context.program.file(it.node).path for it in context.program.calls if it.names & STARTED}
+    return frozenset[Path]().union(*(project.reaches(it) for it in starts))
 
 
 def beside(context: Context, known: Iterable[StateDict]) -> Iterator[StateDict]:
@@ -522,21 +534,36 @@ def _states(
     elif call.names & ASKS_CLASS and len(call.node.args) == 2:
         yield from _classes(context, call.node.args[1], "class")
     elif call.names == {"builtins.type"} and isinstance(parent := program.parent(call.node), ast.Compare):
-        yield from (found for other in parent.comparators for found in _classes(context, other, "type"))
+        yield from _types(context, parent)
 
 
 def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.AST, StateDict]]:
     """The places of DataParallel in a type check; none where torch's DistributedDataParallel stands beside it already.
 
-    Those of a check of the very type all count: what stands there now is a class of its own.
+    In one of the very type the runtime's has to: it is a class of its own. None in files of other programs, whose
+    wraps stay.
     """
     program = context.program
     classes = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
-    ours = DDP_WRAPS - {APEX_WRAP}
-    others = any(isinstance(v, Ext) and v.name in ours for it in classes for v in program.values(it))
-    for it in classes if kind == "type" or not others else ():
+    ours = DDP_WRAPS - ({APEX_WRAP} if kind == "class" else OTHER_WRAPS)
+    known = any(isinstance(v, Ext) and v.name in ours for it in classes for v in program.values(it))
+    for it in classes if not known and program.file(node).path in context.reached else ():
         if Ext(WRAP) in program.values(it):
-            yield it, _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")
+            state = _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")
+            yield it, replace(state, shared=checks.is_for_others(context, program.file(it).path))
+
+
+def _types(context: Context, comparison: ast.Compare) -> Iterator[tuple[ast.AST, StateDict]]:
+    """The same where the very type is compared with one class, or asked for among several."""
+    for other in comparison.comparators:
+        for node, state in _classes(context, other, "type"):
+            if not state.shared:
+                yield node, state
+            elif node is not other:
+                yield node, replace(state, **context.place(other), operand=context.program.anchor(other))
+            elif among := checks.among(comparison):
+                left = context.program.anchor(comparison.left)
+                yield node, replace(state, **context.place(comparison), left=left, among=among)
 
 
 def _is_bare_state(context: Context, given: ast.expr, stored: set[int]) -> bool:
