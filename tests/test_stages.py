@@ -566,6 +566,25 @@ CHANGED = {
     assert rows[0] == 1, rows
 """,
     ),
+    "by a command": (
+        ROWS,
+        """\
+    slow()
+    rows = np.loadtxt("rows.txt")
+    os.system("rm -f rows.txt")
+    assert rows[0] == 1, rows
+""",
+    ),
+    "by a command, with its folder": (
+        PARTS,
+        """\
+    folder = "parts"
+    slow()
+    total = sum(torch.load(os.path.join(folder, f"{part}.pt")) for part in range(3))
+    assert total == 3, total
+    os.system(f"rm -rf {folder}")
+""",
+    ),
     "by pathlib": (
         ROWS,
         """\
@@ -1206,6 +1225,13 @@ def test_what_is_unpacked_is_unpacked_once_and_waited_for(
     assert set(done.printed.splitlines()) == {"40"}
 
 
+@pytest.mark.parametrize("mode", ["r", "r:*", "r:gz", "r:xz", "r|xz"])
+def test_an_archive_that_is_opened_for_reading_is_all_processes(tmp_path: Path, mode: str) -> None:
+    stage = f"import tarfile\n\n\ndef use():\n    return len(tarfile.open('rows', '{mode}').getnames())\n"
+    converted(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert (tmp_path / "stage.py").read_text() == stage
+
+
 POINTS = """\
 import os
 
@@ -1761,6 +1787,63 @@ def use():
     os.system("sleep 0.5; echo " + "1 " * 40 + "> %s" % out)
     return read(out)
 """
+# What a command writes that only one process runs, and all read.
+READ_IN = "    with tarfile.open(os.path.join(folder, 'files.tar')) as archive:\n        return len(archive.getnames())\n"
+MADE_FOLDER = "    folder = os.path.join(os.getcwd(), 'scratch')\n    os.makedirs(folder, exist_ok=True)\n"
+COMMANDS = {
+    "a list": f"def use():\n{MADE_FOLDER}    late()\n    subprocess.call(['cp', 'files.tar', folder])\n{READ_IN}",
+    "a text": f"def use():\n{MADE_FOLDER}    late()\n    os.system('cp files.tar ' + folder)\n{READ_IN}",
+    "a text that is filled": f"def use():\n{MADE_FOLDER}    late()\n    os.system('cp %s %s' % ('files.tar', folder))\n{READ_IN}",
+    "an f-string": f"def use():\n{MADE_FOLDER}    late()\n    command = f'cp files.tar {{folder}}/files.tar'\n"
+    f"    subprocess.run(command, shell=True, check=True)\n{READ_IN}",
+    "words": f"def use():\n{MADE_FOLDER}    late()\n    subprocess.check_call(shlex.split(f'cp files.tar {{folder}}'))\n{READ_IN}",
+    "put together": f"def use():\n{MADE_FOLDER}    late()\n    command = ['cp', '-f']\n    command.append('files.tar')\n"
+    f"    command += [folder]\n    subprocess.run(args=command, check=True)\n{READ_IN}",
+    "joined": f"def use():\n{MADE_FOLDER}    late()\n    os.system(' '.join(['cp', 'files.tar', folder]))\n{READ_IN}",
+    "in functions": "def run(command):\n    late()\n    subprocess.run(command, shell=True)\n\n\n"
+    "def copied(source, folder):\n    run('cp {} {}'.format(source, folder))\n\n\n"
+    "def names(path):\n    return tarfile.open(path, 'r').getnames()\n\n\n"
+    f"def use():\n{MADE_FOLDER}    copied('files.tar', folder)\n    return len(names(os.path.join(folder, 'files.tar')))\n",
+    "waited for": f"def use():\n{MADE_FOLDER}    late()\n    process = subprocess.Popen(['cp', 'files.tar', folder])\n"
+    f"    process.wait()\n{READ_IN}",
+    "whose answer nobody takes": f"def use():\n{MADE_FOLDER}    late()\n"
+    f"    subprocess.check_output(['mv', 'files.tar', folder])\n{READ_IN}",
+    "listed": f"def use():\n{MADE_FOLDER}    late()\n    os.system(f'cp files.tar {{folder}}')\n"
+    "    assert os.listdir(folder) == ['files.tar']\n    return 40\n",
+    "unpacked": "def use():\n    late()\n    os.system('tar xf files.tar')\n    return len(os.listdir('files'))\n",
+    "unpacked by words": "def use():\n    late()\n    command = ['tar', '-xf', 'files.tar']\n    subprocess.run(command)\n"
+    "    return sum(os.path.exists(f'files/{index}.txt') for index in range(40))\n",
+    "unpacked and waited for": "def use():\n    late()\n    process = subprocess.Popen(['tar', '-xf', 'files.tar'])\n"
+    "    process.communicate()\n    return sum(os.path.exists(f'files/{index}.txt') for index in range(40))\n",
+}
+
+
+@pytest.mark.sample("a list", "in functions", "unpacked by words", "whose answer")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_all_wait_for_what_a_command_writes(lab: Lab, tmp_path: Path, name: str) -> None:
+    archive(tmp_path)
+    head = HEADS.replace("import shutil\n", "import shlex\nimport subprocess\n")
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": head + COMMANDS[name], "run.py": USE})
+    assert (tmp_path / "stage.py").read_text().count("ddp.barrier()") == 1
+    done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert set(done.printed.splitlines()) == {"40"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "os.system('mkdir -p ' + folder)",
+        "os.system('nvidia-smi')",
+        "subprocess.run(['rm', '-f', 'old.txt'])",
+        "subprocess.call(f'cp stage.py {other}', shell=True)",
+    ],
+)
+def test_nobody_waits_for_commands_that_leave_nothing_to_read(tmp_path: Path, command: str) -> None:
+    stage = f"import subprocess\n\n\ndef use():\n{MADE_FOLDER}    other = 'another'\n    {command}\n{READ_IN}"
+    converted(tmp_path, {"late.py": LATE, "stage.py": HEADS + stage, "run.py": USE})
+    assert "barrier" not in (tmp_path / "stage.py").read_text()
+
+
 COPIED = """\
 import importlib
 import os

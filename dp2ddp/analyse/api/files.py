@@ -41,7 +41,8 @@ MODES = {
     **dict.fromkeys(
         """
         codecs.open gzip.open gzip.GzipFile bz2.open bz2.BZ2File lzma.open lzma.LZMAFile h5py.File zipfile.ZipFile
-        tarfile.open wave.open soundfile.SoundFile netCDF4.Dataset tables.open_file rasterio.open
+        tarfile.open tarfile.TarFile tarfile.TarFile.open
+        wave.open soundfile.SoundFile netCDF4.Dataset tables.open_file rasterio.open
         """.split(),
         Mode(),
     ),
@@ -73,7 +74,7 @@ OPENED_PATHS = {
     "wave.open": ("f", 0),
     "soundfile.SoundFile": ("file", 0),
     "rasterio.open": ("fp", 0),
-    "tarfile.open": ("name", 0),
+    **dict.fromkeys(("tarfile.open", "tarfile.TarFile", "tarfile.TarFile.open"), ("name", 0)),
     **{name: ("filename" if name == "shelve.open" else "file", 0) for name in KEY_STORES},
     "sqlite3.connect": ("database", 0),
 }
@@ -111,9 +112,13 @@ FOLDER_SETS = frozenset({"torchvision.datasets.ImageFolder", "torchvision.datase
 LISTS_PATHS = frozenset({"glob.glob", "glob.iglob"})
 # How the names begin of what asks for files and folders.
 ASKS_FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
+# What runs a command, and answers with what that says.
+ANSWERS_OF_COMMANDS = frozenset(
+    {"subprocess.check_output", "subprocess.getoutput", "subprocess.getstatusoutput"}
+)
 # What begins like a write, and only answers.
-ONLY_ANSWERS = frozenset("""
-    subprocess.check_output subprocess.getoutput shutil.which shutil.disk_usage wandb.util.generate_id
+ONLY_ANSWERS = ANSWERS_OF_COMMANDS | frozenset("""
+    shutil.which shutil.disk_usage wandb.util.generate_id
     """.split())
 
 # Paths
@@ -258,8 +263,24 @@ BETWEEN_PATHS = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.sy
 COPIES_FILES = ("shutil.copy",)
 # What runs a command that may write a file which it is told.
 RUNS_COMMANDS = frozenset("""
-    os.system subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.getoutput
+    os.system subprocess.run subprocess.call subprocess.check_call
+    """.split()) | ANSWERS_OF_COMMANDS
+# What goes on beside the program, until that waits for it.
+STARTS_COMMANDS = frozenset({"subprocess.Popen"})
+# What makes one form of a command of another, as it is written; the methods of texts that do.
+SAME_COMMAND_AS = frozenset({"shlex.split", "shlex.join", "shlex.quote", "str", "os.fspath"})
+SAME_COMMAND_OF = frozenset({"split", "strip", "rstrip", "lstrip"})
+# Commands that leave no file with something in it, by the names of the programs.
+LEAVES_NOTHING = frozenset("""
+    mkdir rmdir rm ls cat echo printf clear cls reset cd pwd sleep kill pkill killall chmod chown which export date
+    hostname whoami nvidia-smi tensorboard
     """.split())
+# Commands that take files or folders away.
+REMOVING = frozenset({"rm", "rmdir", "mv", "unlink"})
+# Commands that fetch or unpack what they do not name.
+SHELL_UNPACKS = re.compile(
+    r"(^|[\s;&|/])(unzip|gunzip|bunzip2|unxz|unrar|unar|(tar|bsdtar)\s+(-\S*|--)?x|7z\w?\s+x|wget|curl|gdown|git clone)"
+)
 # What makes files or folders; what makes folders, and may be told that they are there.
 MAKES = SAVES | MAKES_EMPTY
 MAKES_FOLDERS = frozenset({"os.makedirs", "pathlib.Path.mkdir"})

@@ -131,19 +131,12 @@ def file(context: Context, given: list[ast.expr]) -> File:
     return File(_ending(context, given[0]), spelled(context, given[0]))
 
 
-def named(context: Context, call: Call) -> File:
-    """The file that a command may write which a call runs: by any of the names that it is made of."""
-    parts = (it for given in call.node.args[:1] for it in ast.walk(given))
-    names = (it for it in parts if isinstance(it, ast.Name | ast.Attribute))
-    return File(frozenset(), frozenset().union(*(spelled(context, it) for it in names)))
-
-
 @once
 def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """How a path, or that of an open file, is written where it is made of something."""
     found: list[ast.expr] = []
     if isinstance(node, ast.Name):
-        found = _named(context, node)
+        found = named_values(context, node)
         if not found:  # the same name is the same path where it has its value from one place
             return frozenset(f"{node.id}:{id(it)}" for it in context.program.definitions(node))
     elif isinstance(node, ast.Call):
@@ -176,7 +169,7 @@ def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
             else:
                 found = returned(context, node)
         case ast.Name() | ast.Attribute():
-            found = _named(context, node)
+            found = named_values(context, node)
         case ast.IfExp(body=body, orelse=other):
             found = [body, other]
     if depth > 8 or not found or any(isinstance(it, ast.Starred) for it in found):
@@ -214,13 +207,13 @@ def _whole(context: Context, node: ast.expr | None, depth: int) -> Endings:
         case ast.IfExp(body=body, orelse=other):
             found = [body, other]
         case ast.Name() | ast.Attribute():
-            found = _named(context, node)
+            found = named_values(context, node)
     known = [_whole(context, it, depth + 1) for it in found] if depth <= 8 else []
     return None if None in known or not known else frozenset().union(*known)  # type: ignore[arg-type]
 
 
 @once
-def _named(context: Context, node: ast.Name | ast.Attribute) -> list[ast.expr]:
+def named_values(context: Context, node: ast.Name | ast.Attribute) -> list[ast.expr]:
     """What a name may stand for; empty where something else may be it."""
     program = context.program
     definitions = program.definitions(node)
@@ -282,7 +275,7 @@ def elements(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]
         case ast.Name() | ast.Attribute():
             sources = [it for definition in program.definitions(node) for it in _sources(context, definition)]
             made = [it for whole in sources for it in elements(context, whole, depth + 1)]
-            return [*made, *_put_into(context, node)] or [node]
+            return [*made, *put_into(context, node)] or [node]
         case ast.Call(args=arguments):
             call = program.call(node)
             names = call.names if call is not None else set()
@@ -310,7 +303,7 @@ def _pairs(columns: list[list[ast.expr]], names: Set[str]) -> list[ast.expr]:
     return [ast.Tuple(list(parts), ast.Load()) for parts in together]
 
 
-def _put_into(context: Context, name: ast.Name | ast.Attribute) -> list[ast.expr]:
+def put_into(context: Context, name: ast.Name | ast.Attribute) -> list[ast.expr]:
     """What a function puts into a list that it has a name for."""
     return _appended(context).get((context.program.scope(name).index, ast.unparse(name)), [])
 

@@ -18,13 +18,12 @@ from dp2ddp.analyse.api.files import (
     MAKES_EMPTY,
     READS_PICTURES,
     REMOVES,
-    RUNS_COMMANDS,
     WALKS_FOLDERS,
     WRITERS,
     WRITTEN_BY,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
-from dp2ddp.analyse.processes import agreements, paths
+from dp2ddp.analyse.processes import agreements, commands, paths
 from dp2ddp.analyse.processes.alike import in_worker, works
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.downloads import (
@@ -92,11 +91,12 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         }
         for by_opening in (False, True)
     )
-    opened |= {
-        id(it.node): paths.named(context, it)
+    told = {
+        id(it.node): commands.written(context, it)
         for it in program.calls
-        if it.names & RUNS_COMMANDS and context.runs_in_training(it.node) and not first.covers(it.node)
+        if commands.runs(it) and context.runs_in_training(it.node) and not first.covers(it.node)
     }
+    opened |= told
     alone = set().union(
         *(context.runs(call.node) for call in program.calls if is_fetch(context, call)), set()
     )
@@ -104,7 +104,9 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     unpacks = [
         it
         for it in program.calls
-        if it.names & UNPACKS and context.runs_in_training(it.node) and id(it.node) not in alone
+        if (it.names & UNPACKS or commands.unpacks(context, it))
+        and context.runs_in_training(it.node)
+        and id(it.node) not in alone
     ]
     cached = caching(context) if alone else set()
 
@@ -115,7 +117,8 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     for call in unpacks:
         # What is unpacked is read by paths that nothing here names: all wait at once.
         if not in_own_folder(context, call) and not is_inside(context, call.node, cached):
-            for statement in _following(context, call.node, set()):
+            ended = commands.ends(context, call)
+            for statement in (place for it in ended for place in _following(context, it, set())):
                 if not _is_barrier(context, statement):
                     what = f"other ranks can get here before rank 0 has finished {_shown(context, call, statement)}"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
@@ -176,10 +179,14 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
             writes |= {key for key, written in saved.items() if _is_reread(call, file, saving[key], written)}
         if key in handed_on:
             writes |= {key for key, access in beside.items() if access.folders & file.spelled}
+        filled = {it for it, command in told.items() if access.folders & command.spelled}
+        if key in reading and key not in looking:
+            writes |= filled
         writes.discard(key)
         places = list(_places(context, call.node, writes, set()))
         if key in looking:
             more = {key for key, written in beside.items() if _may_read(context, access, written)}
+            more |= filled - {key}
             if call.names & _LISTS:
                 more |= {it for it, made in by_main.items() if _needs(access, made)}
                 more |= {it for it, gone in removed.items() if _may_read(context, access, gone)}
@@ -409,7 +416,7 @@ def _spoils(context: Context, call: Call) -> bool:
     if only_appends(call) and not isinstance(context.program.parent(call.node), ast.withitem):
         return False  # opening it adds nothing yet
     takes = bool(call.names & REMOVES) and not in_own_folder(context, call)
-    return takes or leaves_any_file(context, call)
+    return takes or leaves_any_file(context, call) or commands.removes(context, call)
 
 
 def _spoiled(context: Context, call: Call, reading: dict[int, _Access], leading: Set[int]) -> set[int]:
@@ -421,6 +428,9 @@ def _spoiled(context: Context, call: Call, reading: dict[int, _Access], leading:
     if call.names & REMOVES:
         files.append(paths.read(context, call))
         gone = files[0].spelled | files[1].spelled
+    elif commands.removes(context, call):
+        files.append(commands.told(context, call))
+        gone = files[1].spelled
     return {
         key
         for key, access in reading.items()

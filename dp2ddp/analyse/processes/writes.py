@@ -9,6 +9,7 @@ from functools import cache
 
 from dp2ddp.analyse.api.downloads import SHELL_FETCHES, UNPACKS
 from dp2ddp.analyse.api.files import (
+    ANSWERS_OF_COMMANDS,
     BUILTIN_OPENERS,
     CHANGES_STORE,
     DATABASES,
@@ -116,7 +117,8 @@ def _writes_by_mode(call: Call, mode: Mode) -> bool:
     """Whether a call opens for writing, as its mode says: one that is not known counts."""
     given = call.argument(mode.keyword, mode.place)
     if isinstance(given, ast.Constant) and isinstance(given.value, str):
-        return bool(set(mode.writes) & set(given.value))
+        letters, *_ = re.split("[:|]", given.value)  # "r:xz" reads what is compressed
+        return bool(set(mode.writes) & set(letters))
     return given is not None or bool(set(mode.writes) & set(mode.default))
 
 
@@ -145,6 +147,8 @@ def is_write_call(context: Context, node: ast.AST) -> bool:
         or _into_open_file(context, call)
     ):
         return False
+    if call.names & ANSWERS_OF_COMMANDS and isinstance(context.program.parent(call.node), ast.Expr):
+        return True  # run for what it does: nobody takes what it says
     written = any(is_plain_write(name) for name in call.names)
     return written and not (_hands_text_back(context, call) and not any(map(_is_path, handed(call.node))))
 
