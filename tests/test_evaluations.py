@@ -838,6 +838,25 @@ def test_divided_evaluations_print_what_one_process_does(lab: Lab, tmp_path: Pat
         assert run.printed == original.printed
 
 
+def test_a_hook_that_no_call_comes_to_keeps_no_evaluation_whole() -> None:
+    """Only what a parameter is by itself is given: what stands below `return` is for other programs."""
+    hooking = """\
+def watched(network, layers=None):
+    if layers is None:
+        return network
+    for layer in layers:
+        layer.register_forward_hook(lambda *given: shapes.append(len(given)))
+    return network
+
+
+"""
+    program = SETUP + HELPERS + hooking + LOOP + TRAIN
+    called = program + "    watched(model)\n" + CALL
+    assert "divide_batches" in converted(called)[0] or "shard_batches" in converted(called)[0]
+    hooked = program + "    watched(model, [model.module.layers])\n" + CALL
+    assert any("forward hooks" in it for it in converted(hooked)[1])
+
+
 def test_evaluation_stays_whole_where_an_exception_is_caught() -> None:
     """One process alone would go on, and the others wait for it."""
     call = """\

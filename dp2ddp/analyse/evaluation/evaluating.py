@@ -28,6 +28,7 @@ from dp2ddp.analyse.api.purity import (
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_at
 from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.processes.exclusions import is_come_to
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.updates import updated
@@ -138,7 +139,8 @@ class Surroundings:
     def hook(self) -> ast.Call | None:
         """What has forwards call something else, too."""
         calls = (node for node in self.program.nodes.values() if isinstance(node, ast.Call))
-        return next((it for it in calls if getattr(it.func, "attr", "") in FORWARD_HOOKS), None)
+        hooking = (it for it in calls if getattr(it.func, "attr", "") in FORWARD_HOOKS)
+        return next((it for it in hooking if is_come_to(self.context, it)), None)
 
     @cached_property
     def going_on(self) -> list[tuple[ast.ExceptHandler, ast.Try]]:
