@@ -1787,6 +1787,25 @@ def use():
     os.system("sleep 0.5; echo " + "1 " * 40 + "> %s" % out)
     return read(out)
 """
+# A folder that is made where it is missing, and others in it, which make it, too.
+NESTED = {
+    "pathlib": "    root = Path('out')\n    if not root.exists():\n        late()\n        root.mkdir()\n"
+    "    (root / 'rows' / 'first').mkdir(parents=True, exist_ok=True)\n",
+    "os": "    root = 'out'\n    if not os.path.isdir(root):\n        late()\n        os.mkdir(root)\n"
+    "    os.makedirs(os.path.join(root, 'rows', 'first'), exist_ok=True)\n",
+    "one call for several": "    root = 'out/rows'\n    if not os.path.exists(root):\n        late()\n        os.makedirs(root)\n"
+    "    for name in ('first', 'second'):\n        os.makedirs(f'{root}/{name}', exist_ok=True)\n",
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_folder_that_others_may_make_by_one_in_it_may_be_there(lab: Lab, tmp_path: Path, name: str) -> None:
+    stage = f"import os\nfrom pathlib import Path\n\nfrom late import late\n\n\ndef use():\n{NESTED[name]}    return 40\n"
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": stage, "run.py": USE})
+    lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert (tmp_path / "out" / "rows" / "first").is_dir()
+
+
 # What a command writes that only one process runs, and all read.
 READ_IN = "    with tarfile.open(os.path.join(folder, 'files.tar')) as archive:\n        return len(archive.getnames())\n"
 MADE_FOLDER = "    folder = os.path.join(os.getcwd(), 'scratch')\n    os.makedirs(folder, exist_ok=True)\n"

@@ -33,7 +33,7 @@ from dp2ddp.analyse.api.processes import (
     TELLS,
 )
 from dp2ddp.analyse.context import Context, is_main_guard, once
-from dp2ddp.analyse.processes import paths
+from dp2ddp.analyse.processes import folders, paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.downloads import is_fetch, is_inside, made_first, only_missing
 from dp2ddp.analyse.processes.folders import in_own_folder, may_exist, with_folders
@@ -212,7 +212,30 @@ def _made_everywhere(
         and not in_own_folder(context, it)
     ]
     needed = _filled_first(context) if made else frozenset()
-    return tuple(it for it in made if needed & _made_folders(context, it))
+    among = _made_by_all(context, nodes, is_own) if made else frozenset()
+    return tuple(
+        it for it in made if (needed if may_exist(it) else needed | among) & _made_folders(context, it)
+    )
+
+
+def _made_by_all(context: Context, nodes: list[ast.AST], is_own: Callable[[Call], bool]) -> frozenset[str]:
+    """The folders in which all processes make others, as they are spelled: any of them may make these, too."""
+    made = {
+        id(statement): [
+            it for call in ast.walk(statement) if (it := _call(context, call)) and it.names <= MAKES_FOLDERS
+        ]
+        for statement in nodes
+        if isinstance(statement, ast.Expr) and _makes_folders(context, statement, is_own)
+    }
+    raced = _raced(context, {*made})
+    given = (
+        path for key, calls in made.items() if key not in raced for it in calls for path in paths.given(it)
+    )
+    return frozenset().union(*(folders.around(context, it) for it in given))
+
+
+def _call(context: Context, node: ast.AST) -> Call | None:
+    return context.program.call(node) if isinstance(node, ast.Call) else None
 
 
 def _filled_first(context: Context) -> frozenset[str]:
