@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from forms import ungathered as convert
@@ -231,6 +232,32 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
         f"16: not sharded (exact, less speedup): if sharded, `{long}` could be rank 0's only; "
         f"to shard: use `ddp.mean({long})`"
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("seen = count(outputs)\nprint(seen)", "use `ddp.mean(seen)`, or --sharded"),
+        (
+            "seen = count(outputs)\nseen += len(count(outputs))\nprint(seen)",
+            "use `ddp.sum(seen)`, or --sharded",
+        ),
+        (
+            "seen = count(outputs)\nnumber = 0\nnumber += targets.size(0)\nprint(seen / number)",
+            "use `ddp.sum(seen) / ddp.sum(number)`",
+        ),
+        ("seen = f'{count(outputs)} of them'\nprint(seen)", "use `ddp.mean` on the numbers in it"),
+        (
+            "seen = count(outputs)\nif rank() == 0:\n    print(seen)",
+            "use `ddp.mean(seen)`, computed on all ranks",
+        ),
+    ],
+)
+def test_a_number_of_one_rank_is_told_the_one_way_that_fits_it(lines: str, told: str) -> None:
+    """A count is a sum, a mean is not; a text is no number; what only one rank comes to can't wait for the others."""
+    loss = "    criterion(outputs, targets.cuda()).backward()\n" + indent(lines, "    ")
+    (finding,) = said(PROGRAM.format(before="from elsewhere import count, rank\n", loss=loss))
+    assert f"if sharded, `seen` could be rank 0's only; to shard: {told}" in finding
 
 
 def test_a_sum_and_a_size_in_a_loss_are_called_so() -> None:

@@ -96,9 +96,7 @@ class Divided(EvaluationLoop):
             for collate in [*([given] if given is not None else []), *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
                 if ast.unparse(collate) == "None":
                     continue
-                raise Whole(
-                    collate, f"batches of the collate function `{ast.unparse(collate)}` may not be divisible"
-                )
+                raise Whole(collate, f"batches of `{ast.unparse(collate)}` may not be divisible")
 
     def _check_target(self) -> None:
         """The batch is given to names, which nothing but the function looks at."""

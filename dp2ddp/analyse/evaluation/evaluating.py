@@ -86,7 +86,7 @@ CURES = {
     "batch index": "count samples instead",
     "copy of the model": "use the model itself",
     "batch of 1": "use a larger batch size, if the loop can take one",
-    "not be divisible": "let the loop only add up sums, or append to lists",
+    "not be divisible": "only add up or append in the loop",
     "read elsewhere": "use another name here",
     "may end early": "go through all batches",
     "needs gradients": "use `torch.no_grad()`",

@@ -20,6 +20,8 @@ def told(context: Context, statement: ast.stmt, what: str, kept: bool) -> str:
     if kept:
         line = _fed(context, statement, what)
         return "give it `{ddp}.batch_loss(loss)`" + (f" (line {line})" if line else "")
+    if _is_text(context, statement, what):
+        return "use `{ddp}.mean` on the numbers in it" + ", on all ranks" * _is_of_one(context, statement)
     beside = _divisor(statement, what)
     if beside is not None and _is_total(context, statement, beside):
         way = f"use `{{ddp}}.sum({what}) / {{ddp}}.sum({beside})`"
@@ -55,6 +57,34 @@ def _is_total(context: Context, statement: ast.stmt, what: str) -> bool:
         if change is not None and isinstance(change.op, ast.Add) and ast.unparse(change.target) == what:
             if _is_of_samples(change.value):
                 return True
+    return False
+
+
+def _is_text(context: Context, statement: ast.stmt, what: str) -> bool:
+    """Whether a name is given a text, in which numbers are written."""
+    for node in _function(context, statement):
+        change = updated(node)
+        if change is not None and ast.unparse(change.target) == what and _writes(change.value):
+            return True
+        if isinstance(node, ast.Assign) and any(ast.unparse(it) == what for it in node.targets):
+            if _writes(node.value):
+                return True
+    return False
+
+
+def _writes(node: ast.expr) -> bool:
+    """Whether an expression is a text."""
+    match node:
+        case ast.JoinedStr() | ast.Constant(value=str()):
+            return True
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _writes(left) or _writes(right)
+        case ast.BinOp(left=left, op=ast.Mod()):
+            return _writes(left)
+        case ast.Call(func=ast.Attribute(value=text, attr="format" | "join")):
+            return _writes(text)
+        case ast.Call(func=ast.Name(id="str" | "repr")):
+            return True
     return False
 
 

@@ -201,5 +201,5 @@ def _by_place(place: ast.AST) -> Problem:
     """What to say of samples in an order that is not that of the batch."""
     shown = ast.unparse(place)
     return Problem(
-        f"the loss uses `{shown}`, samples taken by index: sharded, a rank would have only its own", ""
+        f"the loss uses `{shown}`, samples taken by index: if sharded, a rank has only its own", ""
     )
