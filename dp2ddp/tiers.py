@@ -205,7 +205,7 @@ def _cures(facts: Facts, fact: Fact, problem: Problem) -> list[str]:
         if refuted is None or not (place := elsewhere(refuted.cause, fact.cause)):
             return [DONE]
         gist = refuted.problem.gist or "sharding is ruled out"  # type: ignore[union-attr]
-        return [f"{DONE}: {gist}{place}"]
+        return [f"{DONE}: {gist}{place}", f"{DONE}{place.replace('(', '(see ')}"]
     begins = (f"{it}, or{' use' * (not it.startswith('use '))}" if it else "use" for it in helps)
     assumed = [f"to shard: {begin} --sharded if {holds}" for begin in begins]
     return [*assumed, *plainly] if problem.help else assumed

@@ -90,7 +90,7 @@ def _unreadable(context: Context, node: ast.Call) -> Obstacle:
     return context.obstacle(
         node,
         "old checkpoints hold the state of apex's scaler, which torch's scaler can't load",
-        "to resume from one, remove this line",
+        "to resume from one, remove this line; else no action needed",
         NO_TIER,
         works=True,
     )

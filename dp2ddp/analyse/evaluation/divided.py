@@ -367,7 +367,7 @@ class Divided(EvaluationLoop):
             if call is not None and draws_always(call) and not self._asks_for_training(node):
                 raise Whole(
                     node,
-                    f"the model draws random numbers by `{ast.unparse(call.node.func)}`, others if divided",
+                    f"the model draws random numbers by `{ast.unparse(call.node.func)}`, which sharding changes",
                 )
             match node:
                 case ast.Attribute(attr=name, ctx=ast.Store()):

@@ -518,7 +518,7 @@ class EvaluationLoop:
         if call is not None and (draws_always(call)):
             drawn = ast.unparse(node.func)
             if in_forward:
-                raise Whole(node, f"the model draws random numbers by `{drawn}`, others if divided")
+                raise Whole(node, f"the model draws random numbers by `{drawn}`, which sharding changes")
             raise Whole(node, f"`{drawn}` draws random numbers")
         writes = any(it.arg == "out" for it in node.keywords)
         if call is None or writes or not self._is_pure(call, in_forward):

@@ -142,7 +142,7 @@ def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
         yield context.obstacle(
             node,
             f"control flow depends on the clock, `{ast.unparse(node.test)}`, which differs across ranks",
-            "if the job stops here, use rank 0's: `ddp.from_main_process(…)`",
+            "no action needed, unless the job stops here: then use `ddp.from_main_process(…)`",
             NO_TIER,
             works=True,
         )
@@ -244,14 +244,14 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
         yield context.obstacle(
             call.node,
             f"`{what}` yields results in completion order, which differs across ranks",
-            "if training uses them, read them in submission order; else no action needed",
+            "no action needed, unless training uses them: read them in submission order",
             NO_TIER,
         )
     elif call.names & OF_OTHERS:
         yield context.obstacle(
             call.node,
             f"`{what}` yields results of each rank's own workers, whose random numbers differ across ranks",
-            "if training uses them, use rank 0's: `ddp.from_main_process(…)`; else no action needed",
+            "no action needed, unless training uses them: use rank 0's, `ddp.from_main_process(…)`",
             NO_TIER,
         )
 

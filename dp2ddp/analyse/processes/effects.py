@@ -731,7 +731,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 yield context.obstacle(
                     node,
                     f"`{ast.unparse(node)}` exists on rank 0 only",
-                    "if other ranks need it: `ddp.from_main_process(…)`",
+                    "if other ranks need it, use `ddp.from_main_process(…)`; else no action needed",
                     NO_TIER,
                 )
 

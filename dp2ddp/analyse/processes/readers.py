@@ -57,7 +57,9 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
         both = [_shown(project, it) for it in (*sorted(scripts), path)]
-        message = f"{_code(context, place)} expects keys with `module.`, which checkpoints of {names} no longer have"
+        message = (
+            f"{_code(context, place)} expects keys with `module.`, which new checkpoints of {names} lack"
+        )
         if path in passing_over:
             message += " (with strict=False nothing is loaded)"
         help = f"if it loads those, convert both: dp2ddp convert {' '.join(both)}"

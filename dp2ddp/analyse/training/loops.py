@@ -444,8 +444,8 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if _drawn_by(context, call) & training and any(_is_of_wrap(context, it) for it in handed(call.node)):
             yield context.obstacle(
                 call.node,
-                f"`{ast.unparse(call.node.func)}()` runs the wrapped model on whole batches outside of training",
-                "pass the bare model, `model.module`",
+                f"`{ast.unparse(call.node.func)}()` runs the wrapped model on whole batches, not for training",
+                "pass `model.module`",
                 SHARDED_ONLY,
                 of_parts=True,
             )
