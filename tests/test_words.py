@@ -326,3 +326,20 @@ def test_what_is_said_of_the_fixtures_fits_a_line() -> None:
     lines = "\n".join(it.read_text() for it in FIXTURES.glob("*/findings.txt"))
     texts = re.findall(r": DDP\d+ \w+: (.*?)(?: \(also in .*\))?$", lines, re.MULTILINE)
     assert texts and not [it for it in texts if len(it) > LONGEST]
+
+
+@pytest.mark.parametrize(("given", "is_said"), [("pipes", True), ("[it.sentinel for it in workers]", False)])
+def test_waiting_for_processes_to_end_gives_no_results(given: str, is_said: bool) -> None:
+    before = "from multiprocessing import connection\nfrom elsewhere import pipes, workers\n"
+    loss = f"    criterion(outputs, targets.cuda()).backward()\n    connection.wait({given})"
+    found = said(PROGRAM.format(before=before, loss=loss))
+    assert any("yields results in completion order" in it for it in found) is is_said
+
+
+def test_a_test_that_prevents_wrapping_twice_is_called_so() -> None:
+    loss = "    criterion(outputs, targets.cuda()).backward()"
+    text = PROGRAM.format(before="", loss=loss).replace(
+        "model = nn.DataParallel(nn.Linear(8, 2).cuda())\n",
+        "model = nn.Linear(8, 2).cuda()\nif not isinstance(model, nn.DataParallel):\n    model = nn.DataParallel(model)\n",
+    )
+    assert any("this prevents wrapping it twice" in it for it in said(text))
