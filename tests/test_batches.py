@@ -6,8 +6,9 @@ import pytest
 from batches import CASES, HEAD, LOADER, TAIL
 from forms import ungathered as convert
 from losses import EVEN_LOSSES, OWN_LOSSES
-from programs import PATH
+from programs import PATH, PROGRAM
 
+from dp2ddp.analyse.api.iteration import PROGRESS_BARS
 from dp2ddp.changes import Conversion
 from dp2ddp.convert import convert as gathered
 from dp2ddp.source import Project
@@ -69,3 +70,11 @@ for x, f, c, e, b, d in DataLoader(data, batch_size=16, shuffle=True):
 """
     (change,) = gathered(Project.of({PATH: text})).changes
     assert "ddp.whole_batch((outputs, f, c, e, b, d))" in change.after
+
+
+@pytest.mark.parametrize("name", sorted(PROGRESS_BARS))
+def test_a_loop_over_a_progress_bar_is_one_over_its_loader(name: str) -> None:
+    module, _, bar = name.rpartition(".")
+    text = PROGRAM.replace("import torch\n", f"from {module} import {bar}\nimport torch\n", 1)
+    (script,) = convert(Project.of({PATH: text.replace(" in loader:", f" in {bar}(loader):")})).scripts
+    assert script.tier == "sharded"

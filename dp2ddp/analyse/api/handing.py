@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dp2ddp.analyse.api.iteration import PROGRESS_BARS
+
 # Methods of modules and tensors that return the object itself, or its copy on another device or of another type.
 SAME_OBJECT = frozenset("""
     to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply contiguous detach clone
@@ -33,9 +35,9 @@ HANDS_BACK = {INITIALIZE: ("models", "optimizers")}
 # What hands out the elements of its first argument in another order.
 REORDERS = frozenset("builtins.sorted builtins.set builtins.frozenset builtins.reversed".split())
 # What hands out the elements of its first argument; those of its second.
-ITERATORS = REORDERS | frozenset("""
+ITERATORS = REORDERS | PROGRESS_BARS | frozenset("""
     builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.next
-    tqdm.tqdm itertools.islice itertools.cycle rich.progress.track
+    itertools.islice itertools.cycle
     """.split())
 FILTERS = frozenset({"builtins.filter"})
 # What is given functions and classes, and calls none of them.

@@ -14,9 +14,14 @@ OLD_NEXT = frozenset({"builtins.iter.next", "builtins.enumerate.next", f"{LOADER
 
 # Going over something
 
+# What shows how far a loop has come over its first argument.
+PROGRESS_BARS = frozenset("""
+    tqdm.tqdm rich.progress.track fastprogress.progress_bar fastprogress.master_bar progressbar.progressbar
+    alive_progress.alive_it
+    """.split())
 # What hands out all elements of its first argument, in order, one by one, with their number or alone.
-HANDS_OUT_ALL = frozenset("""
-    builtins.enumerate builtins.iter tqdm.tqdm rich.progress.track prefetch_generator.BackgroundGenerator
+HANDS_OUT_ALL = PROGRESS_BARS | frozenset("""
+    builtins.enumerate builtins.iter prefetch_generator.BackgroundGenerator
     """.split())
 # What hands out elements of its first argument, or with ``zip`` of all: all or some, once or again, in any order.
 HANDS_OUT = HANDS_OUT_ALL | frozenset("""
