@@ -20,7 +20,6 @@ CANONICAL = {
     "fastprogress.fastprogress.progress_bar": "fastprogress.progress_bar",
     "fastprogress.fastprogress.master_bar": "fastprogress.master_bar",
     "tqdm.auto.tqdm": "tqdm.tqdm",
-    "tqdm.rich.tqdm": "tqdm.tqdm",
     "tqdm.autonotebook.tqdm": "tqdm.tqdm",
     "tqdm.notebook.tqdm": "tqdm.tqdm",
     "tqdm.std.tqdm": "tqdm.tqdm",
