@@ -27,6 +27,8 @@ KEEPS = frozenset({"append", "update", "add", "extend", "setdefault", "__setitem
 RECORDS_VALUES = frozenset({"update", "append"})
 # Methods that take a number to add it to others, or to keep it: of meters, lists and sets.
 FEEDS = frozenset({"update", "append", "extend", "add", "push"})
+# Those, and what loggers and meters of other packages call it.
+FEEDS_METERS = FEEDS | {"step", "log", "record", "put", "meter", "add_value"}
 # What writes into the array that it is given first, and reads the rest.
 FILLS_FIRST = frozenset(
     f"numpy.{name}" for name in ("add.at", "subtract.at", "maximum.at", "minimum.at", "put", "copyto")

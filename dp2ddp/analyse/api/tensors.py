@@ -134,6 +134,8 @@ SHAPES_LIKE = frozenset({"view_as", "reshape_as", "expand_as"})
 CONSTANTS_LIKE = {"zeros_like": 0, "ones_like": 1, "full_like": None}
 # Methods that copy rows as often as they are told.
 REPEATS = frozenset({"repeat", "expand", "tile", "repeat_interleave"})
+# Words by which the size of a tensor is asked for.
+SIZE_WORDS = ("size", "len(", "shape", "numel")
 # Methods that are given sizes: of the tensor itself, or of a new one.
 GIVEN_SIZES = frozenset({"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_ones"})
 # What gives a tensor another first dimension in its place.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.api.containers import FEEDS_METERS
+from dp2ddp.analyse.api.tensors import SIZE_WORDS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.facts import told_by
 
-_FEEDS = frozenset({"update", "add", "append", "step", "log", "record", "push", "put", "meter", "add_value"})
-_SIZES = ("size", "len(", "shape", "numel")
 _COUNTS = (".size(0)", ".shape[0]", ".numel()", "batch_size", "bs")
 _OF_ONE = ("rank", "main_process", "master")
 
@@ -42,7 +42,7 @@ def _fed(context: Context, statement: ast.stmt, what: str) -> int | None:
         for node in _function(context, statement)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _FEEDS
+        and node.func.attr in FEEDS_METERS
         and (node.args or node.keywords)
         and ast.unparse(node.func.value) == what
     ]
@@ -94,7 +94,7 @@ def _is_of_samples(added: ast.expr) -> bool:
         case ast.BinOp(op=ast.Div()):
             return False
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return any(word in ast.unparse(it) for it in (left, right) for word in _SIZES)
+            return any(word in ast.unparse(it) for it in (left, right) for word in SIZE_WORDS)
     called = [it for it in ast.walk(added) if isinstance(it, ast.Call) and isinstance(it.func, ast.Attribute)]
     text = ast.unparse(added)
     return any(it.func.attr == "sum" for it in called) or text.startswith("len(") or text.endswith(_COUNTS)  # type: ignore[attr-defined]
