@@ -1787,6 +1787,39 @@ def use():
     os.system("sleep 0.5; echo " + "1 " * 40 + "> %s" % out)
     return read(out)
 """
+IN_TEMPORARY = """\
+import json
+import os
+import shutil
+import tempfile
+
+from late import late
+
+
+def use():
+    scratch = os.path.join(tempfile.gettempdir(), "scratch")
+    if os.path.exists(scratch):
+        shutil.rmtree(scratch)
+    os.makedirs(scratch)
+    late()
+    with open(os.path.join(scratch, "rows.json"), "w") as file:
+        json.dump(list(range(40)), file)
+    with tempfile.TemporaryDirectory() as own:
+        shutil.copy(os.path.join(scratch, "rows.json"), own)
+        rows = json.load(open(os.path.join(own, "rows.json")))
+    shutil.rmtree(scratch)
+    return len(rows)
+"""
+
+
+def test_the_folder_of_temporary_files_is_one_for_all(lab: Lab, tmp_path: Path) -> None:
+    """What a process makes there by a name of its own is its own; by one that all have it is everybody's."""
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": IN_TEMPORARY, "run.py": USE})
+    env = {"TMPDIR": str(lab.place("temporary"))}
+    done = lab.run(script, processes=2, folder=tmp_path, recorded=False, launcher="plain", env=env).ok()
+    assert set(done.printed.splitlines()) == {"40"}
+
+
 # A folder that is made where it is missing, and others in it, which make it, too.
 NESTED = {
     "pathlib": "    root = Path('out')\n    if not root.exists():\n        late()\n        root.mkdir()\n"

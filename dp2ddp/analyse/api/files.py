@@ -82,6 +82,8 @@ OPENED_PATHS = {
 NOWHERE = frozenset({"os.devnull", "'/dev/null'"})
 # What makes a file or folder of a process's own, by the beginning of its name.
 TEMPORARY = ("tempfile.", "io.BytesIO", "io.StringIO")
+# What names the folder that the processes of a machine have them in: one for all.
+TEMPORARY_FOLDER = frozenset({"tempfile.gettempdir", "tempfile.gettempdirb"})
 
 # Asking
 

@@ -6,7 +6,15 @@ import ast
 import re
 from collections.abc import Iterable
 
-from dp2ddp.analyse.api.files import BETWEEN_PATHS, COPIES_FILES, EVERYWHERE, JOINS_PATHS, PATHS, TEMPORARY
+from dp2ddp.analyse.api.files import (
+    BETWEEN_PATHS,
+    COPIES_FILES,
+    EVERYWHERE,
+    JOINS_PATHS,
+    PATHS,
+    TEMPORARY,
+    TEMPORARY_FOLDER,
+)
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.conditions import returned
@@ -32,7 +40,7 @@ def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
     if depth > 8:
         return False
     call = context.program.call(node) if isinstance(node, ast.Call) else None
-    if call is not None and any(name.startswith(TEMPORARY) for name in call.names):
+    if call is not None and any(it.startswith(TEMPORARY) for it in call.names - TEMPORARY_FOLDER):
         return True
     begins = _begins(context, node)
     return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
