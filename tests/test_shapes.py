@@ -94,6 +94,25 @@ def test_what_all_may_do_at_once_stays_as_it_is(made: str) -> None:
     assert f"\n{made}\n" in change.after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{'cuda:0': 'cuda:1'}", "{'cuda:0': \"cuda\"}"),
+        ("{'cuda:%d' % 0: 'cuda:%d' % int(GPU)}", "{'cuda:%d' % 0: \"cuda\"}"),
+        ("{f'cuda:{i}': f'cuda:{GPU}' for i in range(8)}", "{f'cuda:{i}': \"cuda\" for i in range(8)}"),
+    ],
+)
+def test_a_map_of_gpus_keeps_those_of_the_file(before: str, after: str) -> None:
+    """They say where it was written; where they lead to is this rank's GPU."""
+    text = (
+        HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
+    )
+    text += f"GPU = 0\nplaces = {before}\nmodel.load_state_dict(torch.load('a.pth', map_location=places))\n"
+    text += f"loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(model.to('cuda:0'))\n{LOOP}"
+    conversion = convert(Project.of({Path("/example/train.py"): text}))
+    assert not conversion.errors and f"places = {after}\n" in conversion.changes[0].after
+
+
 def test_what_a_function_of_any_arguments_saves_has_the_bare_model_s_keys() -> None:
     text = HEAD + "def save_on_master(*args, **kwargs):\n    torch.save(*args, **kwargs)\n\n\n"
     text += "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"

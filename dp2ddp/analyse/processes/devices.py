@@ -199,7 +199,8 @@ def _split(context: Context, at_home: set[int]) -> Iterator[Obstacle]:
         if not context.runs_in_training(node):
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value[:5] == "cuda:":
-            numbers.setdefault(node.value[5:], node)
+            if not _is_mapped(context, node, to=True):
+                numbers.setdefault(node.value[5:], node)
         if _is_cuda(node) and node.args and isinstance(node.args[0], ast.Constant):
             numbers.setdefault(str(node.args[0].value), node)
     numbers = {number: node for number, node in numbers.items() if number.isdigit()}
@@ -295,6 +296,8 @@ def _counts_devices(context: Context, call: Call) -> bool:
 
 
 def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
+    if _is_mapped(context, node):
+        return
     match node:
         case ast.JoinedStr() | ast.BinOp() | ast.Call() if _is_spread(context, node):
             return  # such code is right as it is, where it does not run; else the program is refused
@@ -311,6 +314,22 @@ def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]
             yield node, _device(context, node, "name")
         case ast.Subscript() if _is_named_first(context, node):
             yield node, _device(context, node, "number" if _is_counted(context, node) else "device")
+
+
+def _is_mapped(context: Context, node: ast.AST, to: bool = False) -> bool:
+    """Whether a GPU is that of a file, which goes elsewhere: ``{"cuda:0": f"cuda:{gpu}"}``, a map for ``torch.load``.
+
+    ``to``: or the one that it goes to.
+    """
+    match context.program.parent(node):
+        case ast.Dict(keys=keys, values=values):
+            pairs = [(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
+        case ast.DictComp(key=key, value=value):
+            pairs = [(key, value)]
+        case _:
+            return False
+    found = (pair for pair in pairs if node is pair[0] or (to and node is pair[1]))
+    return any(is_gpu(context, key) and is_gpu(context, value) for key, value in found)
 
 
 def _unnumbered(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
