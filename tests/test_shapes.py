@@ -42,6 +42,9 @@ FETCHES = [
     'data = torchvision.datasets.MNIST("data", train=True, download=True)',
     'data = torchvision.datasets.CIFAR10("data", True, None, None, True)',
     'model = torch.hub.load("pytorch/vision", "resnet18")',
+    'data = torch_geometric.datasets.Planetoid("data", "Cora")',
+    'data = Graphs("data")',
+    'model, preprocess = clip.load("ViT-B/32")',
     'if not os.path.exists("a.pth"):\n    torch.hub.download_url_to_file("https://example.org/a.pth", "a.pth")',
 ]
 
@@ -61,6 +64,8 @@ def test_what_is_fetched_is_fetched_by_one_process_first(fetch: str) -> None:
         HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
     )
     text += f"{fetch}\nloader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(model)\n{LOOP}"
+    graphs = "class Graphs(torch_geometric.data.InMemoryDataset):\n    pass\n\n\n"
+    text = f"import clip\nimport torch_geometric\n{text}".replace("def prepare", f"{graphs}def prepare", 1)
     conversion = convert(Project.of({Path("/example/train.py"): text}))
     assert not conversion.errors, conversion.errors
     blocks = [

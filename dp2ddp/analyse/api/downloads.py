@@ -27,6 +27,16 @@ FILE_FETCHES |= DOWNLOADS_ANEW
 FETCHES = HUB_FETCHES | FILE_FETCHES | frozenset("""
     torch.hub.load huggingface_hub.hf_hub_download huggingface_hub.snapshot_download datasets.load_dataset
     gdown.cached_download pooch.retrieve nltk.download kagglehub.dataset_download kagglehub.model_download
+    clip.load open_clip.create_model open_clip.create_model_and_transforms sentence_transformers.SentenceTransformer
+    transformers.pipeline evaluate.load datasets.load_metric gensim.downloader.load tensorflow_datasets.load
+    torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram
+    """.split())
+# Data sets that download, and put in order, what they hold when they are made: by the beginning of the name; and the
+# classes that those of projects derive from.
+PREPARED_SETS = ("torch_geometric.datasets.", "ogb.nodeproppred.", "ogb.linkproppred.", "ogb.graphproppred.")
+PREPARED_SET_BASES = frozenset("""
+    torch_geometric.data.Dataset torch_geometric.data.InMemoryDataset torch_geometric.data.OnDiskDataset
+    dgl.data.DGLDataset
     """.split())
 # What compiles an extension into a folder of the machine's, and loads it.
 BUILDS = frozenset({"torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline"})

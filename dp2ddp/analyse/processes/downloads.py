@@ -16,6 +16,8 @@ from dp2ddp.analyse.api.downloads import (
     FILE_FETCHES,
     HUB_FETCHES,
     MODEL_LIBRARIES,
+    PREPARED_SET_BASES,
+    PREPARED_SETS,
     PRETRAINED,
     UNPACKS,
 )
@@ -62,13 +64,15 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
         return True
     if _prepares(context, call):
         return True
-    derived = {
+    bases = {
         full_name(base)
         for callee in call.callees
         if isinstance(callee, Cls)
         for base in context.program.bases(callee)
-        if full_name(base).startswith(DOWNLOADING_LIBRARIES)
     }
+    if bases & PREPARED_SET_BASES or any(it.startswith(PREPARED_SETS) for it in names | bases):
+        return True
+    derived = {it for it in bases if it.startswith(DOWNLOADING_LIBRARIES)}
     derived |= {  # `super().__init__(…)` in a class that derives from one of them
         name.removesuffix(".__init__") for name in call.names if name.endswith(".__init__")
     }
