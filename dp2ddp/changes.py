@@ -38,7 +38,7 @@ class Script:
     converted. ``tied`` are the programs that are converted with it or not at all, as they run changed lines, ``ties``,
     that it runs too. ``wraps`` are the places in which its models are wrapped. ``verify`` runs it with ``arguments``,
     and with small data in the place of torchvision's if ``synthetic``. ``assumptions``: what has to hold, and where,
-    for it to be sharded, if it is not; else what was taken as true.
+    for it to be sharded, if it is not; else what was taken as true. ``single``: where it names one GPU, and no other.
     """
 
     path: Path
@@ -58,6 +58,7 @@ class Script:
     synthetic: bool = False
     arguments: tuple[str, ...] = ()
     assumptions: tuple[tuple[Location, str], ...] = ()
+    single: Location | None = None
 
     @property
     def is_assumed(self) -> bool:

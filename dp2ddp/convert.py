@@ -9,6 +9,7 @@ converted all the same. Nothing here writes: ``emit`` shows or writes the result
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from dp2ddp.facts import Script as Start
 from dp2ddp.ignored import Pattern
 from dp2ddp.ignores import heeded
 from dp2ddp.notices import NOTICES, UNREADABLE
-from dp2ddp.plan import Finding, Plan, Rule, Severity
+from dp2ddp.plan import Anchor, Finding, Plan, Rule, Severity
 from dp2ddp.rules import RULES, check
 from dp2ddp.source import (
     Installed,
@@ -381,7 +382,23 @@ def _script(
         synthetic=proof.synthetic,
         arguments=proof.arguments,
         assumptions=tuple((Location(it.at.path, it.at.span), it.text) for it in start.assumptions),
+        single=_single(project, start),
     )
+
+
+def _single(project: Project, start: Start) -> Location | None:
+    """Where a program names one GPU, and no other: by a literal, ``device_ids=[0]``."""
+    if not isinstance(start.devices, Anchor) or start.late:
+        return None
+    span, lines = start.devices.span, project.files[start.devices.path].text.splitlines()
+    if span.line != span.end_line:
+        return None
+    try:
+        named = ast.literal_eval(lines[span.line - 1][span.column : span.end_column])
+    except (ValueError, SyntaxError):
+        return None
+    alone = isinstance(named, list | tuple) and len(named) == 1
+    return Location(start.devices.path, span) if alone else None
 
 
 def _module(project: Project, path: Path) -> str:

@@ -248,6 +248,17 @@ def test_the_summary_says_what_to_do() -> None:
     assert done.stdout == b""
 
 
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [("[0]", "(one process: line 9 names one GPU only)"), ("[0, 1]", "(one process per GPU)")],
+)
+def test_who_names_one_gpu_is_told_that_one_process_is_started(devices: str, said: str) -> None:
+    write({"train.py": TRAIN.replace("nn.Linear(8, 2))", f"nn.Linear(8, 2), device_ids={devices})")})
+    lines = run("convert", "train.py", "--check").stderr.decode().splitlines()
+    assert f"  start it with: python train.py ...  {said}" in lines
+    assert any("torchrun" in it for it in lines) == ("per GPU" in said)
+
+
 def test_programs_that_import_what_is_changed_are_named() -> None:
     """They train or load through it, too: one that is not converted would go on otherwise than before."""
     use = "from lib.data import dataset\n\n"

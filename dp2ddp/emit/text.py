@@ -198,6 +198,10 @@ def _script(script: Script, path: Path, gone: bool) -> list[str]:
         if script.command:
             alone = shlex.quote(script.command)
             several = f"--no-python -- {alone}"
+        if script.single is not None:
+            at = places(script.path, (script.single,))
+            lines.append(f"  start it with: {alone} ...  (one process: {at} names one GPU only)")
+            return lines
         lines.append(f"  start it with: {alone} ...  (one process per GPU)")
         lines.append(f"             or: torchrun --nproc-per-node N {several} ...")
     return lines
