@@ -861,6 +861,15 @@ for epoch in range(2):
         other.step()
     print(epoch, loss.item(), second.item())
 """,
+    "batches of two loaders": """
+more = DataLoader(TensorDataset(X + 1, Y), batch_size=5, shuffle=True)
+for epoch in range(2):
+    for (x, y), (u, v) in zip(loader, more):
+        out, other = net(x), net(u)
+        loss = F.cross_entropy(out, y) + F.cross_entropy(other, v) + (out.std(0) - other.std(0)).abs().sum()
+        STEP
+    print(epoch, loss.item())
+""",
     "a state that is handed on to the next forward": """
 class Cell(nn.Module):
     def __init__(self):

@@ -49,7 +49,7 @@ from dp2ddp.analyse.training import (
     untrained,
 )
 from dp2ddp.analyse.wrapping import functional, models, parallel, unconverted
-from dp2ddp.facts import Facts, Gather, Lines, Loader, Obstacle, Outdated, Scaled
+from dp2ddp.facts import Facts, Gather, Joint, Lines, Loader, Obstacle, Outdated, Scaled
 from dp2ddp.legacy import Mend, unmended
 from dp2ddp.plan import Anchor
 from dp2ddp.source import Project, SourceFile
@@ -203,12 +203,13 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     judged = metrics.judge(context, batch_loops)
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
+    joined = tuple(joints.facts(context))
     made = tuple(
         replace(
             it,
             shard=it.shard
             or uncounted.get(it.at, "")
-            or _ordered(it, judged.gathers, reported.ordered)
+            or _ordered(it, (*judged.gathers, *joined), reported.ordered)
             or _summed(it, judged.scaled),
         )
         for it in made
@@ -243,7 +244,7 @@ def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> 
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
         gathers=judged.gathers,
-        joints=tuple(joints.facts(context)),
+        joints=joined,
         scaled=judged.scaled,
         devices=devices.collect(
             context,
@@ -312,7 +313,7 @@ def _lines(context: Context) -> Iterator[Lines]:
                 yield Lines(scope.file.path, first, last, context.run_by(statement))
 
 
-def _ordered(loader: Loader, gathers: tuple[Gather, ...], ordered: frozenset[Path]) -> str:
+def _ordered(loader: Loader, gathers: tuple[Gather | Joint, ...], ordered: frozenset[Path]) -> str:
     """Why a loader must hand out the original's batches in their order: not shuffled, they are needed whole.
 
     ``ordered``: the programs that keep or show rows of whole batches.
@@ -320,7 +321,7 @@ def _ordered(loader: Loader, gathers: tuple[Gather, ...], ordered: frozenset[Pat
     if loader.shuffle is True:
         return ""
     if any(gather.scripts & loader.scripts for gather in gathers):
-        return "a loss depends on the order of its samples"
+        return "a loss may depend on the order of its samples"
     return "the order of samples is kept or shown" if ordered & loader.scripts else ""
 
 

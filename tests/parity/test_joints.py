@@ -53,6 +53,24 @@ def test_what_cannot_be_joined_trains_alike_all_the_same(lab: Lab, name: str) ->
     trains_alike(lab, text, 3, exact=True)
 
 
+IN_ORDER = """
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y) + (out[0::2] - out[1::2]).pow(2).mean()
+        STEP
+    print(epoch, loss.item())
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_rows_are_joined_in_the_order_of_a_loader_that_does_not_shuffle(lab: Lab, processes: int) -> None:
+    """Which of them are pairs follows from it."""
+    text = with_steps(HEAD.replace("shuffle=True", "shuffle=False"), IN_ORDER)
+    trains_alike(lab, text, processes)
+    assert "ddp.whole_batch((out, y))" in convert(Project.of({PATH: text})).changes[0].after
+
+
 @pytest.mark.sample(every=9)
 @pytest.mark.parametrize("name", [name for name in MIXING if name not in ONLY_READ])
 def test_what_keeps_batches_whole_otherwise_makes_dataparallel_s_steps(lab: Lab, name: str) -> None:

@@ -251,8 +251,8 @@ class _Round:
 
     def sites(self) -> list[Site]:
         """The joints of a round: several where it may go several ways, each of which comes to one; none if it can't."""
-        if not isinstance(self.loop.node, ast.For | ast.While):
-            return []
+        if not isinstance(self.loop.node, ast.For | ast.While) or len(self.loop.draws) > 1:
+            return []  # what comes of several loaders has parts of several sizes
         try:
             self.forwards = self._forwards()
             if any(map(self._asks_for_gradients, self.nodes(self.loop.runs - self.apart))):
