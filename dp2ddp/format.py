@@ -6,14 +6,16 @@ In other files, statements that became much longer than what stood there are wri
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import black
+if TYPE_CHECKING:
+    import black
 
 try:
     import tomllib
@@ -23,13 +25,54 @@ except ImportError:  # before Python 3.11; black brings it there
 LONG, LONGER = 100, 20
 """Lines of other files: so many characters are too many, if what stood there had so many less."""
 
+# What has black leave some lines as they are, and a string that it gives other quotes.
+_LEFT_ALONE = re.compile(r"\b(?:fmt|yapf):")
+_IN_SINGLE_QUOTES = re.compile(r"[rRbBuU]{0,2}'[^'\"\\\n]+'(?!')")
+
 
 def format_like(before: str, after: str, path: Path) -> str:
     """``after`` formatted as ``before`` was: by black in the project's own configuration, or but for long lines."""
-    mode = _mode(path.parent)
-    if not before.strip() or _formatted(before, mode, fast=True) != before:
+    if not before.strip():
+        return _folded(before, after)
+    options = _options(path.parent.resolve())
+    if _is_unformatted(before, not options.get("skip-string-normalization", False)):
+        return _folded(before, after)
+    mode = _mode(options)
+    if _formatted(before, mode, fast=True) != before:
         return _folded(before, after)
     return _formatted(after, mode, fast=False) or after
+
+
+def _is_unformatted(text: str, quotes: bool) -> bool:
+    """Whether a text has what black leaves nowhere: three empty lines, blanks at a line's end, ``'single quotes'``.
+
+    Most files that black did not format have, and that is seen at once; black itself takes a while.
+    """
+    plain = text.replace("\r\n", "\n")
+    if "\r" in plain or _LEFT_ALONE.search(plain):
+        return False
+    try:
+        tree = ast.parse(plain)
+    except (ValueError, SyntaxError):
+        return False
+    lines, inside = plain.split("\n"), set[int]()
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            # what documents is formatted otherwise
+            inside.update(range(node.lineno - 1, node.end_lineno or node.lineno))
+        elif isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+        ):
+            inside.update(range(node.lineno - 1, (node.end_lineno or node.lineno) - 1))
+            line = lines[node.lineno - 1]
+            if quotes and line.isascii() and _IN_SINGLE_QUOTES.match(line, node.col_offset):
+                return True
+        else:
+            waiting += ast.iter_child_nodes(node)
+    outside = ["x" if at in inside else line for at, line in enumerate(lines)]
+    return any(line != line.rstrip(" \t") for line in outside) or "\n\n\n\n" in "\n".join(outside)
 
 
 def _folded(before: str, after: str) -> str:
@@ -67,6 +110,8 @@ def _too_long(before: list[str], after: list[str]) -> Iterator[int]:
 
 def _fold(line: str) -> str | None:
     """A line of one statement as black would write it; None where a comment goes with it."""
+    import black
+
     text = line.strip()
     indent = line[: line.index(text)]
     mode = black.Mode(line_length=LONG - len(indent), string_normalization=False, magic_trailing_comma=False)
@@ -84,6 +129,8 @@ def _fold(line: str) -> str | None:
 
 def _formatted(text: str, mode: black.Mode, fast: bool) -> str | None:
     """The text after black, which proves unless ``fast`` that it means the same; None if it cannot."""
+    import black
+
     newline = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n")
     if "\r" in plain or plain.replace("\n", newline) != text:
@@ -97,10 +144,10 @@ def _formatted(text: str, mode: black.Mode, fast: bool) -> str | None:
         return None
 
 
-@lru_cache(maxsize=64)
-def _mode(folder: Path) -> black.Mode:
-    """The mode of the nearest ``pyproject.toml`` that black would read: the first on the way up."""
-    options = _options(folder.resolve())
+def _mode(options: Mapping[str, Any]) -> black.Mode:
+    """The mode that options of a ``pyproject.toml`` stand for."""
+    import black  # not for files that are not formatted with it, which are most: importing it takes long
+
     versions = options.get("target-version", ())
     try:
         return black.Mode(
@@ -115,7 +162,9 @@ def _mode(folder: Path) -> black.Mode:
         return black.Mode()
 
 
+@lru_cache(maxsize=64)
 def _options(folder: Path) -> dict[str, Any]:
+    """Black's options in the nearest ``pyproject.toml`` that it would read: the first on the way up."""
     for parent in (folder, *folder.parents):
         file = parent / "pyproject.toml"
         try:

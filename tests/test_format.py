@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.format import format_like
+from dp2ddp.format import _formatted, _is_unformatted, _mode, format_like
 
 CLEAN = 'x = f("a", b)\n'
 AFTER = "x = f('a',b)\nyyyyyyyy = call(first_argument, second_argument, third_argument, fourth_argument_and_last)\n"
@@ -30,6 +30,24 @@ def test_any_other_file_is_left_alone(tmp_path: Path) -> None:
     assert format_like("x = f('a', b)\n", AFTER, path) == AFTER
     assert format_like("", AFTER, path) == AFTER
     assert format_like("x = (\n", AFTER, path) == AFTER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'def f():\n    """Says  \n\n\n\n    more."""\n',
+        'x = """\n\n\n\n  \n"""\n',
+        'x = b"""\n  \n"""\n',
+        "x = 'a \"word\"'\ny = f'{x[0]} '\n",
+        "x = 'a\\'b'\n# fmt: off\ny = 'a'  \n",
+        "if x:\r\n    y = 1  # one  \r\n\r\n\r\n\r\n",
+    ],
+)
+def test_what_black_has_formatted_is_not_seen_as_unformatted(text: str) -> None:
+    formatted = _formatted(text, _mode({}), fast=True)
+    assert formatted is not None
+    assert not _is_unformatted(formatted, True)
+    assert not _is_unformatted(text, True) or formatted != text
 
 
 def test_what_is_clean_already_or_cannot_be_parsed(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import libcst as cst
-from libcst import matchers
 
 from dp2ddp.plan import (
     AddParameter,
@@ -471,7 +470,7 @@ def _one_of_two(original: cst.CSTNode, updated: cst.BaseExpression) -> cst.BaseE
     code = cst.Module([]).code_for_node
     if code(updated.body) != code(updated.orelse) or code(original.body) == code(original.orelse):
         return updated
-    asked = (code(it.func) for it in matchers.findall(original.test, matchers.Call()))  # type: ignore[attr-defined]
+    asked = (code(it.func) for it in _calls(original.test))
     if comments(original) != comments(original.body) or not all(it.endswith(ONLY_ASKING) for it in asked):
         return updated
     if isinstance(updated.body, (cst.Call, cst.Name, cst.Attribute, cst.Subscript)):
@@ -479,6 +478,12 @@ def _one_of_two(original: cst.CSTNode, updated: cst.BaseExpression) -> cst.BaseE
     return updated.body.with_changes(
         lpar=(*updated.lpar, *updated.body.lpar), rpar=(*updated.body.rpar, *updated.rpar)
     )
+
+
+def _calls(node: cst.CSTNode) -> list[cst.Call]:
+    """All calls in a node."""
+    inside = [call for child in node.children for call in _calls(child)]
+    return [node, *inside] if isinstance(node, cst.Call) else inside
 
 
 class _DrawOut(cst.CSTTransformer):
