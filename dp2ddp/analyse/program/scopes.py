@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from dp2ddp.analyse.program.signature import Signature
@@ -15,6 +15,7 @@ from dp2ddp.plan import Anchor
 from dp2ddp.source import Location, SourceFile, span_of
 
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_SCOPES = _DEFINITIONS | ast.Lambda
 
 
 @dataclass
@@ -107,15 +108,18 @@ class Tree:
         around: dict[int, Scope] = {}
         while waiting:
             node, parent, scope = waiting.pop()
-            scope = around.pop(id(node), scope)
-            self.parents[id(node)] = parent
-            self.nodes[id(node)] = node
-            self.order[id(node)] = len(self.order)
-            self.scope_of[id(node)] = scope
-            self.file_of[id(node)] = file
+            key = id(node)
+            if around:
+                scope = around.pop(key, scope)
+            self.parents[key] = parent
+            self.nodes[key] = node
+            self.order[key] = len(self.order)
+            self.scope_of[key] = scope
+            self.file_of[key] = file
             walked.append(node)
             inner = self._bound_by(node, scope, file)
-            around.update((id(it), scope) for it in _beside_body(node))
+            if inner is not scope:
+                around.update((id(it), scope) for it in _beside_body(node))
             waiting += [(child, node, inner) for child in reversed(self._children(node))]
         for node in reversed(walked):
             end = self.ends.setdefault(id(node), self.order[id(node)])
@@ -125,29 +129,33 @@ class Tree:
     def _children(self, node: ast.AST) -> list[ast.AST]:
         """What a node is made of; the blocks of statements among that are noted."""
         found: list[ast.AST] = []
-        for _, value in ast.iter_fields(node):
+        for name in _parts(type(node)):
+            value = getattr(node, name, None)
             if isinstance(value, ast.AST):
                 found.append(value)
             elif isinstance(value, list):
-                found += (it for it in value if isinstance(it, ast.AST))
+                found += [it for it in value if isinstance(it, ast.AST)]
                 if value and isinstance(value[0], ast.stmt):
-                    self.blocks.update((id(it), value) for it in value)
+                    for it in value:
+                        self.blocks[id(it)] = value
         return found
 
     def _bound_by(self, node: ast.AST, scope: Scope, file: SourceFile) -> Scope:
         """Note the names that a node binds. Returns the scope of what stands in it."""
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        if isinstance(node, ast.expr) and not isinstance(node, ast.Lambda):  # most are
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                scope.names.add(node.id)
+            return scope
+        if isinstance(node, _SCOPES):
             if not isinstance(node, ast.Lambda):
                 scope.names.add(node.name)
             inner = self._scope(node, file, scope)
             if isinstance(node, ast.ClassDef):
                 self.base_nodes.update((id(it), Cls(inner.index)) for it in node.bases)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            else:
                 inner.names.update(arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
             return inner
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-            scope.names.add(node.id)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.Import | ast.ImportFrom):
             for alias in node.names:
                 scope.names.add(alias.asname or alias.name.partition(".")[0])
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
@@ -239,7 +247,7 @@ class Tree:
             if isinstance(node, ast.stmt):
                 yield node
             if not isinstance(node, _DEFINITIONS | ast.expr):
-                waiting += reversed([*ast.iter_child_nodes(node)])
+                waiting += reversed(children(node))
 
     def results(self, scope: Scope) -> list[ast.Return | ast.Yield | ast.YieldFrom]:
         """All by which a function hands out what it makes, in source order."""
@@ -303,6 +311,24 @@ class Tree:
             scope = scope.parent
 
 
+@cache
+def _parts(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of nodes that hold what stands at a place of its own: operators and contexts do not."""
+    return tuple(it for it in kind._fields if it not in ("ctx", "op", "ops"))
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """What a node is made of, in source order, but for operators and contexts, of which each is one in all trees."""
+    found: list[ast.AST] = []
+    for name in _parts(type(node)):
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [it for it in value if isinstance(it, ast.AST)]
+    return found
+
+
 def _beside_body(node: ast.AST) -> Iterator[ast.expr]:
     """What is evaluated where a function or class is defined, and not in its body."""
     match node:
@@ -322,7 +348,7 @@ def _walk_running(node: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         current = waiting.pop()
         yield current
-        waiting += reversed([*_run_with(current)])
+        waiting += reversed(_run_with(current))
 
 
 def _list_running(
@@ -340,11 +366,11 @@ def _list_running(
         waiting += reversed([(it, None) for it in _run_with(current)])
 
 
-def _run_with(node: ast.AST) -> Iterator[ast.AST]:
+def _run_with(node: ast.AST) -> list[ast.AST]:
     """The children of a node that run when it does."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        yield from (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults))
-    elif isinstance(node, ast.Lambda):
-        yield from (*node.args.defaults, *filter(None, node.args.kw_defaults))
-    else:
-        yield from ast.iter_child_nodes(node)
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
+        case ast.Lambda():
+            return [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+    return children(node)
