@@ -134,11 +134,21 @@ class SourceFile:
         return tuple(re.split("\r\n|\r|\n", self.text))
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, as ``ast.walk`` gives them."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def identifiers(self) -> frozenset[str]:
+        """Every identifier that it uses; the tree may be without branches that are not converted."""
+        return _identifiers(self.text)
+
+    @cached_property
     def imports(self) -> tuple[Import, ...]:
         """Every import, those inside of functions and conditions too."""
         chosen = (item for items in self.chosen_imports.values() for item in items)
         beside = [Import(ANY, 1)] if self.path.name == "__init__.py" and _offers_all(self) else []
-        return (*_imports(self.tree), *chosen, *beside)
+        return (*_imports(self), *chosen, *beside)
 
     @property
     def is_relative(self) -> bool:
@@ -713,6 +723,8 @@ class _Reader:
 
     def _find(self, candidate: Path) -> Path | None:
         """The file at a path, read, if there is one and it belongs to the user."""
+        if candidate not in self.canonical and candidate.suffix == ".py" and not os.path.exists(candidate):
+            self.canonical[candidate] = None  # as most are that are looked for
         if candidate not in self.canonical:
             path = Path(os.path.realpath(candidate))
             is_there = path in self.files or _is_file(path)
@@ -958,8 +970,27 @@ class _Finder:
         return self.same.setdefault(edited, edited)  # compared often: quick if it is the same object
 
 
-def _imports(tree: ast.Module) -> Iterator[Import]:
-    for node in ast.walk(tree):
+def _identifiers(text: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(parse(text)):
+        match node:
+            case ast.Name():
+                found.add(node.id)
+            case ast.arg():
+                found.add(node.arg)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.add(node.name)
+            case ast.alias():
+                found.add((node.asname or node.name).partition(".")[0])
+            case ast.ExceptHandler(name=str()):
+                found.add(node.name)
+            case ast.Global() | ast.Nonlocal():
+                found.update(node.names)
+    return frozenset(found)
+
+
+def _imports(file: SourceFile) -> Iterator[Import]:
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name)
@@ -969,7 +1000,7 @@ def _imports(tree: ast.Module) -> Iterator[Import]:
 
 
 def _chosen_imports(file: SourceFile) -> Iterator[tuple[int, tuple[Import, ...]]]:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             given = {it.arg: it.value for it in node.keywords} | dict(enumerate(node.args))
@@ -1056,7 +1087,7 @@ def _offers_all(file: SourceFile) -> bool:
 
 
 def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:
-    nodes = list(ast.walk(file.tree))
+    nodes = file.nodes
     helpers = {
         node.name: helper
         for node in nodes

@@ -38,7 +38,7 @@ from dp2ddp.analyse.program.values import (
 from dp2ddp.analyse.wrappers import Wrappers
 from dp2ddp.facts import ANY_TIER, Assumption, Obstacle, Problem, Tier
 from dp2ddp.plan import Anchor
-from dp2ddp.source import RUNTIME, Project, SourceFile, parse
+from dp2ddp.source import RUNTIME, Project, SourceFile
 
 if TYPE_CHECKING:
     from dp2ddp.analyse.dataflow import kinds
@@ -131,7 +131,7 @@ class Context:
     def names(self, path: Path) -> set[str]:
         """Every identifier that a file uses, and the ones promised to new code."""
         if path not in self._names:
-            self._names[path] = _identifiers(self.program.project.files[path])
+            self._names[path] = set(self.program.project.files[path].identifiers)
         return self._names[path]
 
     def fresh(self, path: Path, wanted: str) -> str:
@@ -822,7 +822,7 @@ def is_copy(node: ast.ListComp) -> bool:
 
 def _runtime_name(project: Project, path: Path) -> str:
     """The name by which a file imports the runtime, or a copy of it."""
-    for node in ast.walk(project.files[path].tree):
+    for node in project.files[path].nodes:
         match node:
             case ast.ImportFrom():
                 start, level = f"{node.module or ''}.", node.level
@@ -838,22 +838,3 @@ def _runtime_name(project: Project, path: Path) -> str:
             ):
                 return alias.asname or alias.name
     return ""
-
-
-def _identifiers(file: SourceFile) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(parse(file.text)):  # the tree may be without branches that are not converted
-        match node:
-            case ast.Name():
-                found.add(node.id)
-            case ast.arg():
-                found.add(node.arg)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                found.add(node.name)
-            case ast.alias():
-                found.add((node.asname or node.name).partition(".")[0])
-            case ast.ExceptHandler(name=str()):
-                found.add(node.name)
-            case ast.Global() | ast.Nonlocal():
-                found.update(node.names)
-    return found

@@ -93,7 +93,7 @@ def _asked(context: Context, wraps: Iterable[Wrap]) -> set[str]:
     """The names in the conditions under which models are wrapped."""
     found: set[str] = set()
     for wrap in wraps:
-        for node in ast.walk(context.program.project.files[wrap.path].tree):
+        for node in context.program.project.files[wrap.path].nodes:
             if isinstance(node, ast.If) and node.body[0].lineno <= wrap.at.span.line <= (
                 node.body[-1].end_lineno or 0
             ):
@@ -112,9 +112,10 @@ def _names(test: ast.expr) -> set[str]:
 def _reads_arguments(context: Context, path: Path) -> bool:
     """Whether a program reads an argument by its place, ``sys.argv[1]``, whether it is given or not."""
     for file in context.program.project.reaches(path):
-        if "len(sys.argv)" in context.program.project.files[file].text:
+        text = context.program.project.files[file].text
+        if "len(sys.argv)" in text or "argv" not in text:
             continue
-        for node in ast.walk(context.program.project.files[file].tree):
+        for node in context.program.project.files[file].nodes:
             if (
                 isinstance(node, ast.Subscript)
                 and ast.unparse(node.value) == "sys.argv"

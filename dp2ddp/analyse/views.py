@@ -10,6 +10,7 @@ import ast
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.context import Context
@@ -17,27 +18,33 @@ from dp2ddp.analyse.program.link import Program
 
 
 class View:
-    """Copies of the trees of some programs, to be changed and linked anew."""
+    """Copies of the trees of some programs, to be changed and linked anew; files without changes stay as they are."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._trees = {file.path: copy.deepcopy(file.tree) for file in program.files}
+        self._trees: dict[Path, ast.Module] = {}
         self._twins: dict[int, ast.AST] = {}
-        for file in program.files:
-            pairs = zip(ast.walk(file.tree), ast.walk(self._trees[file.path]), strict=True)
-            self._twins.update((id(old), new) for old, new in pairs)
 
     def twin(self, node: ast.AST) -> ast.AST:
         """What a node of the programs is in the copy."""
+        self.tree(node)
         return self._twins[id(node)]
 
     def tree(self, node: ast.AST) -> ast.Module:
         """The copy of the file that a node of the programs stands in."""
-        return self._trees[self._program.file(node).path]
+        file = self._program.file(node)
+        if file.path not in self._trees:
+            self._trees[file.path] = made = copy.deepcopy(file.tree)
+            pairs = zip(ast.walk(file.tree), ast.walk(made), strict=True)
+            self._twins.update((id(old), new) for old, new in pairs)
+        return self._trees[file.path]
 
     def linked(self) -> Context:
         """The programs as they are in the copies."""
-        files = {file.path: replace(file, tree=self._trees[file.path]) for file in self._program.files}
+        files = {
+            file.path: replace(file, tree=self._trees[file.path]) if file.path in self._trees else file
+            for file in self._program.files
+        }
         project = self._program.project
         project = replace(project, files={**project.files, **files})
         return Context(wrappers.linked(project, list(files.values())))

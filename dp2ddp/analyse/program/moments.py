@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,13 +94,12 @@ class WhenRun:
         """The files that may take a name from another file, by the name."""
         found: dict[str, set[Path]] = {}
         for path, module in self.tree.modules.items():
-            for name in _taken_by(module.node):
+            for name in _taken_by(module.file.nodes):
                 found.setdefault(name, set()).add(path)
         return found
 
 
-def _taken_by(module: ast.AST) -> Iterator[str]:
-    nodes = [*ast.walk(module)]
+def _taken_by(nodes: Sequence[ast.AST]) -> Iterator[str]:
     imported = [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
     yield from imported
     for node in nodes:
