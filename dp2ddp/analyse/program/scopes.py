@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.analyse.program.signature import Signature
@@ -129,7 +129,7 @@ class Tree:
     def _children(self, node: ast.AST) -> list[ast.AST]:
         """What a node is made of; the blocks of statements among that are noted."""
         found: list[ast.AST] = []
-        for name in _parts(type(node)):
+        for name in node._fields:
             value = getattr(node, name, None)
             if isinstance(value, ast.AST):
                 found.append(value)
@@ -311,16 +311,10 @@ class Tree:
             scope = scope.parent
 
 
-@cache
-def _parts(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a kind of nodes that hold what stands at a place of its own: operators and contexts do not."""
-    return tuple(it for it in kind._fields if it not in ("ctx", "op", "ops"))
-
-
 def children(node: ast.AST) -> list[ast.AST]:
-    """What a node is made of, in source order, but for operators and contexts, of which each is one in all trees."""
+    """What a node is made of, in source order: as ``ast.iter_child_nodes``, in half the time."""
     found: list[ast.AST] = []
-    for name in _parts(type(node)):
+    for name in node._fields:
         value = getattr(node, name, None)
         if isinstance(value, ast.AST):
             found.append(value)
