@@ -536,7 +536,7 @@ CASES = {
             "        meter.update(np.mean(rest * rest), inputs.size(0))\n        print('%.9f' % meter.avg)",
         )
         .replace("for epoch", METER + "for epoch"),
-        "may ",
+        "could ",
     ),
     "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "which may "),
     "a rate by the loader": Case(looped(STEP).replace("lr=0.1", "lr=0.01 * loader.batch_size")),

@@ -43,7 +43,7 @@ def test_what_is_unknown_hides_nothing_of_it(name: str) -> None:
         return
     assert script.tier == "whole batch" and not script.assumptions
     said = [it.message for it in conversion.findings]
-    assert any(MIXING[name].says[:12] in it and "not sharded" in it for it in said), said
+    assert any(MIXING[name].says[:8] in it and "not sharded" in it for it in said), said
 
 
 @pytest.mark.parametrize("helper", ["apply", "each", "fit"])

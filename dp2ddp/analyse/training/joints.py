@@ -251,7 +251,9 @@ class _Round:
 
     def sites(self) -> list[Site]:
         """The joints of a round: several where it may go several ways, each of which comes to one; none if it can't."""
-        if not isinstance(self.loop.node, ast.For | ast.While) or len(self.loop.draws) > 1:
+        if not isinstance(self.loop.node, ast.For | ast.While):
+            return []
+        if len(self.loop.draws) > 1 and len(self.loop.loaders) > 1:
             return []  # what comes of several loaders has parts of several sizes
         try:
             self.forwards = self._forwards()
