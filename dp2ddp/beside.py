@@ -59,15 +59,15 @@ def _wrapping(
     """
     wrapping = {path for path, file in project.files.items() if names_wrap(file.text)}
     programs = [it for it in programs if project.reaches(it.path) & wrapping]  # the others need no linking
-    apart = [
-        it for it in programs if not project.reaches(it.path) & {*project.asked}
-    ]  # others may start ranks
-    if not apart:
-        return {}
     reached = frozenset().union(*(project.reaches(it.path) for it in programs))
+    if not reached:
+        return {}
     context = Context(wrappers.linked(project, [project.files[it] for it in sorted(reached)]))
     trains = {it.path for it in context.scripts}
     shared = [it.node for it in context.wraps if context.program.file(it.node).path in changed]
+    apart = [
+        it for it in programs if not project.reaches(it.path) & {*project.asked}
+    ]  # others may start ranks
     runs = {it.path: context.program_runs(it) for it in apart if shared}
     always = {id(it) for it in shared if context.program.anchor(it) in unconditional}
     bare = [it for it in _taken_for_bare(context, always) if context.program.file(it).path not in changed]

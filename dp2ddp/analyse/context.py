@@ -116,7 +116,6 @@ class Context:
     _handings: dict[Cls, Handing | None] = field(default_factory=dict)
     _generated: dict[Cls, ast.For | None] = field(default_factory=dict)
     _own_loaders: dict[Cls, Call | None] = field(default_factory=dict)
-    _iterated: dict[Values, Values] = field(default_factory=dict)
     _answers: dict[tuple, tuple] = field(default_factory=dict)
     """What ``once`` keeps."""
 
@@ -600,10 +599,7 @@ class Context:
 
     def iterated(self, values: Values) -> Values:
         """What a ``for`` really draws from: the loader behind ``enumerate``, ``tqdm`` and the like."""
-        if values not in self._iterated:
-            drawn = (value for value in self.behind(values) if not self.sources(value))
-            self._iterated[values] = self.program.ordered(drawn)
-        return self._iterated[values]
+        return self.program.ordered(value for value in self.behind(values) if not self.sources(value))
 
     def behind(self, values: Values) -> Values:
         """Values with all that they hand out the elements of."""

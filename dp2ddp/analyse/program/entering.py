@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.options import COMMANDS, RUNNING_DECORATORS
@@ -50,22 +49,19 @@ class Entering:
         known = self._entering.get(id(node))
         if known is not None:
             return known
-        entered = (self._by_node.get(id(inner)) for inner in self.tree.descendants(node))
-        found = frozenset[int]().union(*filter(None, entered))
+        entered: set[int] = set()
+        for inner in self.tree.descendants(node):
+            call = self.store.calls.get(id(inner))
+            if call is not None:
+                entered |= self.entered_by_call(call)
+            elif isinstance(inner, ast.FunctionDef) and self._runs_itself(inner):
+                entered.add(self.tree.by_node[id(inner)].index)
+            if id(inner) in self.store.implicit:
+                entered |= self.store.implicit[id(inner)]
+        found = frozenset(entered)
         if id(node) in self.tree.nodes:
             self._entering[id(node)] = found
         return found
-
-    @cached_property
-    def _by_node(self) -> dict[int, set[int]]:
-        """The functions that each node enters by itself, where it does: those round it are asked for many of them."""
-        found = {key: self.entered_by_call(call) for key, call in self.store.calls.items()}
-        for key, inner in self.tree.nodes.items():
-            if isinstance(inner, ast.FunctionDef) and inner.decorator_list and self._runs_itself(inner):
-                found[key] = {self.tree.by_node[key].index}
-        for key, entered in self.store.implicit.items():
-            found[key] = found.get(key, set()) | entered
-        return {key: entered for key, entered in found.items() if entered}
 
     def _runs_itself(self, node: ast.FunctionDef) -> bool:
         """Whether a decorator calls the function that it is given, where the file is run: ``@experiment.automain``."""

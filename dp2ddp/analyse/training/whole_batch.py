@@ -17,7 +17,6 @@ from dp2ddp.analyse.context import COMPREHENSIONS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.batches import is_part
-from dp2ddp.analyse.dataflow.samples.follower import Known, Provisional
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
@@ -75,14 +74,10 @@ class WholeBatch(Gathering):
         self.shows = False  # what is shown may be rounded otherwise on another GPU, what decides may not
         self._apart: list[tuple[str, ast.expr]] = []
         """To be combined, where not all processes were known to come to."""
-        self._answers: dict[tuple[frozenset[int], frozenset[int]], tuple[Known, Provisional]] = {}
-        """What is known of values, by what is the whole batch's and by the numbers that are combined."""
 
     def forget(self) -> None:
-        """Ask again what values are, where others of them are the whole batch's by now."""
-        numbers = frozenset(key for key, it in self.combined.items() if it.kind != "rows")
-        asked_with = frozenset(self.whole), numbers
-        self._known, self._provisional = self._answers.setdefault(asked_with, ({}, {}))
+        """Ask again what values are: more of them are the whole batch's by now."""
+        self._known.clear()
 
     def comes_alike(self, node: ast.AST) -> bool:
         """Whether every process comes to a place, as often as the others."""
@@ -104,11 +99,11 @@ class WholeBatch(Gathering):
             if it.call is None and key not in self._asked_for:
                 del self.combined[key]
                 self.whole.discard(key)
-                self.forget()
+                self._known.clear()
                 if self.of(it.node) not in (*PLAIN, Kind.WHOLE):
                     self.combined[key] = it
                     self.whole.add(key)
-        self.forget()
+        self._known.clear()
 
     def try_again(self) -> None:
         """Combine where all processes come to after all."""
@@ -191,7 +186,7 @@ class WholeBatch(Gathering):
             made = call.node if selected is None else None
             self.combined[id(row)] = Combined("rows", row, made, made=None if selected is None else node)
         self.whole.add(id(node))
-        self.forget()
+        self._known.clear()
         return True
 
     def _is_of_settings(self, call: Call) -> bool:
@@ -241,7 +236,7 @@ class WholeBatch(Gathering):
         inner = self._mean_of(node) if average == "even" else None
         self.combined[id(node)] = Combined(kind, node, average=average, inner=inner)
         self.whole.add(id(node))
-        self.forget()
+        self._known.clear()
 
     def is_mixed(self, node: ast.expr) -> bool:
         """Whether a name gets something else in some rounds: ``for name, it in {"loss": loss, "by": "us"}.items()``."""
@@ -281,10 +276,10 @@ class WholeBatch(Gathering):
         ``if loss.item() < best: best = loss.item()``: what is kept under a condition decides it the next time.
         """
         self.whole.add(id(node))
-        self.forget()
+        self._known.clear()
         meets = self.meets(node)
         self.whole.discard(id(node))
-        self.forget()
+        self._known.clear()
         return meets
 
     def is_size(self, node: ast.expr) -> bool:

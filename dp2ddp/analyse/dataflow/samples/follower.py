@@ -33,9 +33,6 @@ FUEL = 4000
 BUDGET = 5 * FUEL
 """For one question with all that are asked to answer it."""
 
-Known = dict[tuple[int, Frame], Value]
-Provisional = dict[tuple[int, Frame], tuple[Value, Known]]
-
 
 class Samples:
     """Follows the values of one program."""
@@ -52,10 +49,10 @@ class Samples:
         """Whether what is followed meets parameters outside of the models' forwards, but for being added to them."""
         self.spans_batches = False
         """Whether it meets means over parts of several batches."""
-        self._known: Known = {}
-        self._running: Known = {}
+        self._known: dict[tuple[int, Frame], Value] = {}
+        self._running: dict[tuple[int, Frame], Value] = {}
         self._frames: dict[object, Frame] = {}
-        self._provisional: Provisional = {}
+        self._provisional: dict[tuple[int, Frame], tuple[Value, dict[tuple[int, Frame], Value]]] = {}
         """What was found with values that are still being worked out, and which: it holds as long as those do."""
         self._assumed: set[tuple[int, Frame]] = set()
         self.taken = context.taken
