@@ -469,8 +469,12 @@ def is_report(context: Context, node: ast.Call) -> bool:
 
 
 def _is_for_unknown(context: Context, call: Call) -> bool:
-    """Whether a call gives something to code that is not at hand, for nothing in return: that may show or keep it."""
-    return is_unknown(context, call) and isinstance(context.program.parent(call.node), ast.Expr)
+    """Whether a call gives something to code that is not at hand, for nothing in return: that may show or keep it.
+
+    Not a backward pass, whose loss is the rank's own.
+    """
+    unused = is_unknown(context, call) and isinstance(context.program.parent(call.node), ast.Expr)
+    return unused and all(it is not call.node for it in context.backwards)
 
 
 def is_unknown(context: Context, call: Call) -> bool:
