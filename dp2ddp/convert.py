@@ -390,7 +390,7 @@ def _single(project: Project, start: Start) -> Location | None:
     """Where a program names one GPU, and no other: by a literal, ``device_ids=[0]``."""
     if not isinstance(start.devices, Anchor) or start.late:
         return None
-    span, lines = start.devices.span, project.files[start.devices.path].text.splitlines()
+    span, lines = start.devices.span, project.files[start.devices.path].lines
     if span.line != span.end_line:
         return None
     try:

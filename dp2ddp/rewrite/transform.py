@@ -467,7 +467,6 @@ def _one_of_two(original: cst.CSTNode, updated: cst.BaseExpression) -> cst.BaseE
     """What a conditional expression is whose two values have become one: ``model.module if several else model``."""
     if not isinstance(original, cst.IfExp) or not isinstance(updated, cst.IfExp):
         return updated
-    code = cst.Module([]).code_for_node
     if code(updated.body) != code(updated.orelse) or code(original.body) == code(original.orelse):
         return updated
     asked = (code(it.func) for it in _calls(original.test))

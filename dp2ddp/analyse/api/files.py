@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # Opening
@@ -374,3 +376,9 @@ PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "im
 PROGRESS = (".set_postfix", ".set_description", ".set_postfix_str", ".set_description_str")
 # The packages, beside Python's own, whose calls are known: those of them that read a file are listed here.
 KNOWN_HOMES = frozenset({"builtins", "torch", "torchvision", "numpy", "dp2ddp"})
+_HOMES = KNOWN_HOMES | sys.stdlib_module_names
+
+
+def has_known_home(names: Iterable[str]) -> bool:
+    """Whether any of some names is Python's own, or that of a package whose calls are known."""
+    return any(it.partition(".")[0] in _HOMES for it in names)

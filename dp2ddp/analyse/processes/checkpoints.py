@@ -674,6 +674,13 @@ def names_prefix(test: ast.expr) -> bool:
     return any(isinstance(it, ast.Constant) and "module" in str(it.value) for it in ast.walk(test))
 
 
+def _holding(context: Context, node: ast.AST) -> Iterator[ast.expr]:
+    """The conditions that hold where a node runs, in its function, each of several that do for itself."""
+    for test in (test for test, holds in _guards(context, node) if holds):
+        both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+        yield from test.values if both else [test]  # type: ignore[attr-defined]
+
+
 def _leaves_others(context: Context, node: ast.AST, key: ast.Name) -> bool:
     """Whether only keys are cut that begin with something else, or where a key that doesn't begin with it stays.
 
@@ -681,32 +688,28 @@ def _leaves_others(context: Context, node: ast.AST, key: ast.Name) -> bool:
     """
     around = context.program.parent(node)
     again = isinstance(around, ast.Assign) and [key.id] == [getattr(it, "id", "") for it in around.targets]
-    for test, holds in _guards(context, node):
-        both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-        for call in (test.values if both else [test]) if holds else ():  # type: ignore[attr-defined]
-            match call:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="startswith"), args=[start]):
-                    values = context.program.values(start)
-                    texts = [it.value for it in values if isinstance(it, Const) and isinstance(it.value, str)]
-                    unlike = not any(PREFIX.startswith(it[: len(PREFIX)]) for it in texts)
-                    if name == key.id and texts and (unlike or (again and set(texts) == {PREFIX})):
-                        return True
+    for asked in _holding(context, node):
+        match asked:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="startswith"), args=[start]):
+                values = context.program.values(start)
+                texts = [it.value for it in values if isinstance(it, Const) and isinstance(it.value, str)]
+                unlike = not any(PREFIX.startswith(it[: len(PREFIX)]) for it in texts)
+                if name == key.id and texts and (unlike or (again and set(texts) == {PREFIX})):
+                    return True
     return False
 
 
 def is_of_another_length_alike(context: Context, node: ast.AST) -> bool:
     """Whether a key seems to be cut by the length of something else that it has to have: ``if "blocks" in k``."""
-    for test, holds in _guards(context, node):
-        both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-        for asked in (test.values if both else [test]) if holds else ():  # type: ignore[attr-defined]
-            match asked:
-                case ast.Compare(
-                    left=ast.Constant(value=str(text)), ops=[ast.In()], comparators=[ast.Name(id=key)]
-                ):
-                    name = f"{text.strip('.')}."
-                    cut = isinstance(node, ast.Subscript) and ast.unparse(node.value) == key
-                    if cut and len(name) == len(PREFIX) and name != PREFIX:
-                        return True
+    for asked in _holding(context, node):
+        match asked:
+            case ast.Compare(
+                left=ast.Constant(value=str(text)), ops=[ast.In()], comparators=[ast.Name(id=key)]
+            ):
+                name = f"{text.strip('.')}."
+                cut = isinstance(node, ast.Subscript) and ast.unparse(node.value) == key
+                if cut and len(name) == len(PREFIX) and name != PREFIX:
+                    return True
     return False
 
 

@@ -38,12 +38,12 @@ def unpacks(context: Context, call: Call) -> bool:
     return runs(call) and bool(SHELL_UNPACKS.search(_text(context, call)))
 
 
-def ends(context: Context, call: Call) -> list[ast.AST]:
+def ends(context: Context, call: Call) -> list[ast.Call]:
     """Where a command has ended: where it is run, or waited for."""
     waits = [
         it.node for it in context.program.calls if it.names & POPEN_ANSWERS and _starts(it) == id(call.node)
     ]
-    return list(waits) or [call.node]
+    return waits or [call.node]
 
 
 def _starts(call: Call) -> int | None:
@@ -92,11 +92,8 @@ def told(context: Context, call: Call) -> paths.File:
 
 @once
 def _text(context: Context, call: Call) -> str:
-    return _joined(_pieces(context, _command(call), 0))
-
-
-def _joined(pieces: list[ast.expr] | Iterator[ast.expr]) -> str:
     """The words of a command, with ``*`` for what is not known."""
+    pieces = _pieces(context, _command(call), 0)
     return " ".join(str(it.value) if isinstance(it, ast.Constant) else texts.ANY for it in pieces)
 
 

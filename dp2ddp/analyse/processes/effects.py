@@ -222,7 +222,9 @@ def _made_by_all(context: Context, nodes: list[ast.AST], is_own: Callable[[Call]
     """The folders in which all processes make others, as they are spelled: any of them may make these, too."""
     made = {
         id(statement): [
-            it for call in ast.walk(statement) if (it := _call(context, call)) and it.names <= MAKES_FOLDERS
+            it
+            for call in ast.walk(statement)
+            if (it := context.program.call(call)) is not None and it.names <= MAKES_FOLDERS
         ]
         for statement in nodes
         if isinstance(statement, ast.Expr) and _makes_folders(context, statement, is_own)
@@ -232,10 +234,6 @@ def _made_by_all(context: Context, nodes: list[ast.AST], is_own: Callable[[Call]
         path for key, calls in made.items() if key not in raced for it in calls for path in paths.given(it)
     )
     return frozenset().union(*(folders.around(context, it) for it in given))
-
-
-def _call(context: Context, node: ast.AST) -> Call | None:
-    return context.program.call(node) if isinstance(node, ast.Call) else None
 
 
 def _filled_first(context: Context) -> frozenset[str]:

@@ -56,18 +56,19 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
             continue
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
-        both = [_shown(project, it) for it in (*sorted(scripts), path)]
+        both = " ".join(_shown(project, it) for it in (*sorted(scripts), path))
+        help = f"convert both: dp2ddp convert {both}"
         message = (
             f"{_code(context, place)} expects keys with `module.`, which new checkpoints of {names} lack"
         )
         if path in passing_over:
             message += " (with strict=False nothing is loaded)"
-        help = f"if it loads those, convert both: dp2ddp convert {' '.join(both)}"
         if function:
             message = (
                 f"`{function}()` now expects keys without `module.`: those that this gives it may have it"
             )
-            help = f"convert both: dp2ddp convert {' '.join(both)}"
+        else:
+            help = f"if it loads those, {help}"
         problem = Problem(message, help, NO_TIER, works=True)
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.downloads import UNPACKS
 from dp2ddp.analyse.api.files import (
     FOLDER_SETS,
-    KNOWN_HOMES,
     LISTS_FOLDER,
     LISTS_PATHS,
     LOADS,
@@ -21,6 +19,7 @@ from dp2ddp.analyse.api.files import (
     WALKS_FOLDERS,
     WRITERS,
     WRITTEN_BY,
+    has_known_home,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import agreements, commands, paths
@@ -300,7 +299,7 @@ def _before_looks(context: Context, statement: ast.stmt, call: Call, writes: set
 
 
 def _looks_up(context: Context, statement: ast.stmt) -> bool:
-    """Whether a statement itself lists a folder, or asks for a file."""
+    """Whether a statement itself lists a folder."""
     calls = (context.program.call(it) for it in context.program.descendants(statement))
     return any(it is not None and it.names & _LISTS for it in calls)
 
@@ -327,11 +326,10 @@ def _handed_on(
 
     ``inside``: the folders in which the program writes, as they are spelled.
     """
-    func, homes = call.node.func, {name.partition(".")[0] for name in call.names}
-    unused = not homes and isinstance(context.program.parent(call.node), ast.Expr)
+    func = call.node.func
+    unused = not call.names and isinstance(context.program.parent(call.node), ast.Expr)
     makes_text = isinstance(func, ast.Attribute) and hasattr(str, func.attr)
-    known = homes & (sys.stdlib_module_names | KNOWN_HOMES)
-    if unused or makes_text or known or context.program.entered(call.node):
+    if unused or makes_text or has_known_home(call.names) or context.program.entered(call.node):
         return None
     files = (paths.file(context, [it]) for it in handed(call.node) if not isinstance(it, ast.Starred))
     return next(

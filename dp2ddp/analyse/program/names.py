@@ -133,20 +133,23 @@ class Lookup:
 
         As where a model is unwrapped: ``if isinstance(model, nn.DataParallel): model = model.module``.
         """
-        order, last = self.tree.order, self.tree.order[id(use)]
-        outer = {id(it) for it in (use, *self.tree.ancestors(use))}
+        order = self.tree.order
         for node in found:
-            choice = self.tree.parent(self.tree.holder(node))
-            if not isinstance(choice, ast.If) or choice.orelse or self.tree.holder(node) not in choice.body:
+            holder = self.tree.holder(node)
+            choice = self.tree.parent(holder)
+            if not isinstance(choice, ast.If) or choice.orelse or holder not in choice.body:
                 continue
-            asked = choice.test.args[:1] if isinstance(choice.test, ast.Call) else []
-            if not asked or not isinstance(asked[0], ast.Name) or asked[0].id != name:
-                continue
-            begin = order[id(choice)]
-            around = any(id(it) in outer for it in self.tree.block(choice))
-            if begin < last and around and id(choice) not in outer:
-                others = (it for it in found if not begin < order[id(it)] < last)
-                yield from ((id(it), choice.test) for it in others)
+            match choice.test:
+                case ast.Call(args=[ast.Name(id=asked), *_]) if asked == name and self._comes_by(choice, use):
+                    begin, last = order[id(choice)], order[id(use)]
+                    others = (it for it in found if not begin < order[id(it)] < last)
+                    yield from ((id(it), choice.test) for it in others)
+
+    def _comes_by(self, choice: ast.If, use: ast.AST) -> bool:
+        """Whether a place is behind a condition, in its block."""
+        outer = {id(it) for it in (use, *self.tree.ancestors(use))}
+        within = any(id(it) in outer for it in self.tree.block(choice))
+        return within and id(choice) not in outer and self.tree.order[id(choice)] < self.tree.order[id(use)]
 
     def _from_outside(self, owner: Scope, known: Definitions, use: ast.AST) -> list[ast.AST]:
         """What gives a name of a scope its value for a use that stands in a function or class of it.

@@ -16,6 +16,7 @@ from dp2ddp.source import Location, SourceFile, span_of
 
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _SCOPES = _DEFINITIONS | ast.Lambda
+_BLOCKS = ("body", "orelse", "finalbody")
 
 
 @dataclass
@@ -128,17 +129,12 @@ class Tree:
 
     def _children(self, node: ast.AST) -> list[ast.AST]:
         """What a node is made of; the blocks of statements among that are noted."""
-        found: list[ast.AST] = []
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                found.append(value)
-            elif isinstance(value, list):
-                found += [it for it in value if isinstance(it, ast.AST)]
-                if value and isinstance(value[0], ast.stmt):
-                    for it in value:
-                        self.blocks[id(it)] = value
-        return found
+        for name in _BLOCKS if not isinstance(node, ast.expr) else ():
+            block = getattr(node, name, None)
+            if block and isinstance(block, list) and isinstance(block[0], ast.stmt):
+                for it in block:
+                    self.blocks[id(it)] = block
+        return children(node)
 
     def _bound_by(self, node: ast.AST, scope: Scope, file: SourceFile) -> Scope:
         """Note the names that a node binds. Returns the scope of what stands in it."""

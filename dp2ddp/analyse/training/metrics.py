@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from dp2ddp.analyse.api.containers import APPENDS, CHANGES, RECORDS_VALUES
-from dp2ddp.analyse.api.files import ACTS_ON_FILES, KNOWN_HOMES, PICTURES, PROGRESS, SAVES
+from dp2ddp.analyse.api.files import ACTS_ON_FILES, PICTURES, PROGRESS, SAVES, has_known_home
 from dp2ddp.analyse.api.layers import BACKWARDS, TRAINS_OR_KEEPS
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.processes import PRINTS
@@ -473,16 +472,17 @@ def _is_for_unknown(context: Context, call: Call) -> bool:
 
     Not a backward pass, whose loss is the rank's own.
     """
-    unused = is_unknown(context, call) and isinstance(context.program.parent(call.node), ast.Expr)
-    return unused and all(it is not call.node for it in context.backwards)
+    if not isinstance(context.program.parent(call.node), ast.Expr) or not is_unknown(context, call):
+        return False
+    return all(it is not call.node for it in context.backwards)
 
 
 def is_unknown(context: Context, call: Call) -> bool:
     """Whether a call runs code that is not at hand, of a package or module that nothing is known of."""
-    homes = {name.partition(".")[0] for name in call.names}
-    known = homes & (sys.stdlib_module_names | KNOWN_HOMES)
-    named = homes or (not call.callees and isinstance(call.node.func, ast.Name))
-    return bool(named) and not known and not context.program.entered_itself(call.node)
+    named = call.names or (not call.callees and isinstance(call.node.func, ast.Name))
+    if not named or has_known_home(call.names):
+        return False
+    return not context.program.entered_itself(call.node)
 
 
 class Reporters:

@@ -32,7 +32,7 @@ def told(context: Context, statement: ast.stmt, what: str, kept: bool) -> str:
 
 def _function(context: Context, statement: ast.stmt) -> Iterator[ast.AST]:
     """The nodes of the function, or file, that a statement stands in."""
-    yield from context.program.body(context.program.scope(statement))
+    return context.program.body(context.program.scope(statement))
 
 
 def _fed(context: Context, statement: ast.stmt, what: str) -> int | None:

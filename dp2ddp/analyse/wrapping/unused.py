@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from dp2ddp.analyse.api.files import KNOWN_HOMES
+from dp2ddp.analyse.api.files import KNOWN_HOMES, has_known_home
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Cls, Ext, Made, Value
@@ -108,8 +107,7 @@ def _steps(context: Context, call: Call) -> bool:
 
 def _is_given(context: Context, call: Call, is_it: Callable[[Value], bool]) -> bool:
     """Whether something from outside, of which nothing is known, is given a value of a kind."""
-    homes = {it.partition(".")[0] for it in call.names}
-    if context.program.entered(call.node) or homes & (sys.stdlib_module_names | KNOWN_HOMES):
+    if context.program.entered(call.node) or has_known_home(call.names):
         return False
     return any(is_it(value) for it in handed(call.node) for value in context.program.values(it))
 
