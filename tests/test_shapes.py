@@ -260,7 +260,7 @@ def test_a_forward_hook_that_no_call_comes_to_is_not_named(given: str, is_named:
     )
     text = START + watch + LOOP + f"print(watch(model, torch.ones(4, 8){given}))\n"
     found = convert(Project.of({Path("/example/train.py"): text})).findings
-    assert any("sees the outputs of rank 0's local batch" in it.message for it in found) == is_named
+    assert any("sees only each rank's part of the batch" in it.message for it in found) == is_named
 
 
 PICTURES = """\

@@ -178,7 +178,7 @@ def test_a_change_that_cannot_be_vouched_for_holds_back_its_own_programs(
     assert cli.main(["convert", ".", "--inplace"]) == 3
     assert converted() == {"a.py", "c.py", "e.py"}
     said = capsys.readouterr().err
-    assert "b.py:1: DDP000 error: AssertionError: no such thing; this is a bug in dp2ddp" in said
+    assert "b.py:1: DDP000 error: AssertionError: no such thing; a bug in dp2ddp" in said
     assert said.splitlines()[-1].startswith(
         "3 converted, 2 refused (b.py: 1 blocker; d.py: 1 blocker); next: "
     )

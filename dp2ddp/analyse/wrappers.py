@@ -81,6 +81,9 @@ class Wrappers:
 
     def otherwise(self, test: ast.expr, values: Values) -> Values:
         """What has no ``module``, or is no DataParallel."""
+        match test:
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value="module"), _]):
+                return values - _wraps(values)
         return values - _wraps(values) if asks_for_wrap(test) else values
 
     # What the analysis asks

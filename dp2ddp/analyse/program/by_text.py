@@ -14,6 +14,7 @@ from dp2ddp.analyse.program.calls import Arguments
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.containers import Containers
 from dp2ddp.analyse.program.scopes import Scope, Tree
+from dp2ddp.analyse.program.special import Special
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import NOTHING, OWN, Cls, Coll, Func, Inst, Made, Mod, Names, Value, Values
 from dp2ddp.source import Import, Project
@@ -36,6 +37,7 @@ class ByText:
     containers: Containers
     attributes: Attributes
     calling: Calling
+    special: Special
     _known_texts: dict[int, frozenset[str]] = field(default_factory=dict)
 
     def texts(self, node: ast.expr) -> frozenset[str]:
@@ -179,7 +181,8 @@ class ByText:
     def getattr(self, node: ast.Call, scope: Scope) -> Values:
         owners = self.store.values(node.args[0])
         texts = self.texts(node.args[1])
-        found = self.store.values(node.args[2]) if len(node.args) > 2 else NOTHING
+        default = self.store.values(node.args[2]) if len(node.args) > 2 else NOTHING
+        found = self.special.otherwise(node, default)
         for text in texts:
             if ANY not in text and "\0" not in text:
                 found = found.union(*(self.attributes.attribute(owner, text, node) for owner in owners))

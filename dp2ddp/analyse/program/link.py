@@ -59,7 +59,7 @@ class Linker:
         self.attributes = attributes = Attributes(
             project, store, classes, names, members, containers, outside, calling, commands, special
         )
-        by_text = ByText(project, tree, store, classes, containers, attributes, calling)
+        by_text = ByText(project, tree, store, classes, containers, attributes, calling, special)
         fitting = Fitting(tree, classes)
         dispatch = Dispatch(
             tree, store, classes, members, containers, outside, calling, fitting, commands, by_text, special

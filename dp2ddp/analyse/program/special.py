@@ -39,7 +39,7 @@ class Special(Protocol):
         """Whether what a call makes is assigned under whatever condition it stands."""
 
     def otherwise(self, test: ast.expr, values: Values) -> Values:
-        """What is left of some values where a test has failed."""
+        """What is left of some values where a test, or a look for an attribute, has failed."""
 
 
 class Nothing:
