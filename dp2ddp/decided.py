@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dp2ddp.analyse import Linked, Looks, analyse, join, prepare
+from dp2ddp.analyse import Joined, Linked, Looks, analyse, join, prepare
 from dp2ddp.facts import Fact, Facts, Tier
 from dp2ddp.tiers import decide
 
@@ -42,10 +42,10 @@ class _Forms:
     sharded: bool
     _known: dict[Looks, Facts] = field(default_factory=dict)
 
-    def of(self, looks: Looks) -> Facts:
-        """What is known of the programs, with their forms."""
+    def of(self, looks: Looks, seen: Joined | None = None) -> Facts:
+        """What is known of the programs, with their forms; ``seen``: a view of them that no other analysis uses."""
         if looks not in self._known:
-            facts = decide(analyse(self.linked, looks), exact=self.exact)
+            facts = decide(analyse(self.linked, looks, seen=seen), exact=self.exact)
             if self.sharded and any(script.assumptions for script in facts.scripts):
                 facts = decide(analyse(self.linked, looks, assume=True), exact=self.exact, assume=True)
             self._known[looks] = facts
@@ -63,10 +63,13 @@ class _Forms:
 
     def joining(self, looks: Looks) -> Looks:
         """As the programs are looked at, with parts joined in those that are sharded by it."""
-        found = self.unproven(looks)
-        found = join(self.linked, found, looks) if found else found
+        if not (found := self.unproven(looks)):
+            return looks
+        joined = join(self.linked, found, looks)
+        found = joined.programs
         while found:
             tried = replace(looks, joining=found)
+            self.of(tried, joined)
             if not (left := found & self.unproven(tried)):
                 return self._needed(tried)
             found -= left

@@ -153,6 +153,15 @@ def _apart(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path
     return _Apart(spelled, whole, context, batch_loops, sites, taken, sources, prepares)
 
 
+@dataclass(frozen=True)
+class Joined:
+    """The programs that parts of batches can be joined in, and the view that shows it: for one analysis of these."""
+
+    programs: frozenset[Path]
+    looks: Looks
+    view: _View
+
+
 def _view(linked: Linked, looks: Looks) -> _View:
     apart = _apart(linked, looks.unsharded, looks.preparing)
     context, batch_loops = apart.plain, apart.batch_loops
@@ -172,18 +181,23 @@ def prepare(linked: Linked, programs: frozenset[Path], looks: Looks) -> frozense
     return _apart(linked, looks.unsharded, programs).prepares & programs
 
 
-def join(linked: Linked, programs: frozenset[Path], looks: Looks) -> frozenset[Path]:
+def join(linked: Linked, programs: frozenset[Path], looks: Looks) -> Joined:
     """The programs, of some, of which parts of batches can be joined behind a forward."""
-    view = _view(linked, replace(looks, joining=programs))
-    return frozenset[Path]().union(*(it.scripts for it in joints.facts(view.context))) & programs
+    looks = replace(looks, joining=programs)
+    view = _view(linked, looks)
+    found = frozenset[Path]().union(*(it.scripts for it in joints.facts(view.context)))
+    return Joined(found & programs, looks, view)
 
 
-def analyse(linked: Linked, looks: Looks = Looks(), *, assume: bool = False) -> Facts:
+def analyse(
+    linked: Linked, looks: Looks = Looks(), *, assume: bool = False, seen: Joined | None = None
+) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel.
 
-    ``assume``: go on from what is not known of a loss with what it would have to be.
+    ``assume``: go on from what is not known of a loss with what it would have to be. ``seen``: a view of them that has
+    been made already; what is found out is noted in it, so that it is used up then.
     """
-    view = _view(linked, looks)
+    view = seen.view if seen is not None and seen.looks == looks else _view(linked, looks)
     spelled, whole, context, batch_loops = view.spelled, view.whole, view.context, view.batch_loops
     context.assumes = assume
     draws, dealt = loops.drawn(context, batch_loops)
