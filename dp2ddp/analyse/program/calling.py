@@ -200,10 +200,8 @@ class Calling:
 
     def _wrap_in(self, value: Func, made: Values) -> None:
         """Know the functions that take another one's place when they are called: those that a decorator makes."""
-        functions = (self.tree.scopes[it.scope] for it in made if isinstance(it, Func) and it != value)
-        wrappers = {
-            it.index for it in functions if it.parent and not (it.parent.is_module or it.parent.is_class)
-        }
+        wrappers = {it.scope for it in made if isinstance(it, Func)} & self.tree.inner_functions
+        wrappers.discard(value.scope)
         if not wrappers <= self.stand_ins[value.scope]:
             self.stand_ins[value.scope] |= wrappers
             self._put_in_place |= {(it, value) for it in wrappers}

@@ -16,7 +16,7 @@ from dp2ddp.analyse.program.calls import Arguments, handed
 from dp2ddp.analyse.program.classes import Classes, is_enumeration
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
-from dp2ddp.analyse.program.store import Store
+from dp2ddp.analyse.program.store import NO_FIELDS, Store
 from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Ext, Inst, Made, Member, Value, Values, closure
 from dp2ddp.texts import ANY
 
@@ -52,17 +52,24 @@ class Containers:
                 outside |= self.outside.element(value)
             if isinstance(value, Inst) and self.classes.derives(value, NAMED_TUPLE):
                 tuples.append(value.cls)
-        every = []
-        for key in keys:
-            found = set(outside)
-            for fields in held:
-                for name in _names(fields, key):
-                    found.update(*fields[name].values())
-            for cls in tuples if key.isdigit() else ():
-                for name in self.classes.recorded(cls)[int(key) :][:1]:
-                    found.update(*self.store.field(cls, name).values())
-            every.append(frozenset(found))
-        return every
+        if LAST in keys:
+            return [frozenset(outside.union(*(_last(it) for it in held)))] * len(keys)
+        names = {f"[{key}]": key for key in keys}
+        parts: dict[str, list[set[Value]]] = {key: [] for key in keys}
+        for fields in held:
+            outside.update(*fields.get("[*]", NO_FIELDS).values())
+            for name in names.keys() & fields.keys():
+                parts[names[name]] += fields[name].values()
+            for first, entries in _from_places(fields):
+                for key in keys:
+                    if key.isdigit() and first <= int(key):
+                        parts[key] += entries
+        for cls in tuples:
+            recorded = self.classes.recorded(cls)
+            for key in filter(str.isdigit, keys):
+                for name in recorded[int(key) :][:1]:
+                    parts[key] += self.store.field(cls, name).values()
+        return [frozenset(outside.union(*parts[key])) for key in keys]
 
     def elements(self, values: Values) -> Values:
         found: set[Value] = set()
@@ -115,8 +122,7 @@ class Containers:
         call = self.store.calls.get(made.site)
         if call is None or position >= len(call.node.args):
             return NOTHING
-        self.store.read(id(call.node.args[position]))
-        return self.store.of(call.node.args[position])
+        return self.store.looked_up(call.node.args[position])
 
     def entry(self, table: Inst, name: str) -> Values:
         """What a dictionary of a class of the project has under a name, which it may have as an attribute, too."""
@@ -210,7 +216,7 @@ class Containers:
         """Put what a dictionary of a class of the project is made of into it."""
         for node, values in given.places:
             for value in values:
-                held = self.store.fields.get(value, {}) if isinstance(value, Coll) else {}
+                held = self.store.held(value, "[") if isinstance(value, Coll) else {}
                 for name, entries in list(held.items()):
                     for values_of in list(entries.values()):
                         self.store.set_field(table, name, node, values_of)
@@ -252,14 +258,17 @@ class Containers:
         return str(node.value) if isinstance(node, ast.Constant) else ANY
 
 
-def _names(fields: Mapping[str, object], key: str) -> list[str]:
-    """The names of the elements that a collection may have under a key."""
-    if key == LAST:
-        known = f"[{LAST}]" in fields and "[*]" not in fields
-        return [it for it in fields if it == f"[{LAST}]" or (it.startswith("[") and not known)]
-    found = [it for it in (f"[{key}]", "[*]") if it in fields]
-    if key.isdigit():
-        found += (
-            it for it in fields if it.endswith(":]") and it[1:-2].isdigit() and int(it[1:-2]) <= int(key)
-        )
-    return found
+def _last(fields: Mapping[str, Mapping[int, set[Value]]]) -> set[Value]:
+    """What a collection may have as its last element."""
+    known = f"[{LAST}]" in fields and "[*]" not in fields
+    names = [it for it in fields if it == f"[{LAST}]" or (it.startswith("[") and not known)]
+    return set[Value]().union(*(values for name in names for values in fields[name].values()))
+
+
+def _from_places(
+    fields: Mapping[str, Mapping[int, set[Value]]],
+) -> Iterator[tuple[int, Iterable[set[Value]]]]:
+    """What a list may have at any place from one on, with that place."""
+    for name, entries in fields.items():
+        if name.endswith(":]") and name[1:-2].isdigit():
+            yield int(name[1:-2]), entries.values()

@@ -41,7 +41,7 @@ class HandingOn:
         self._met.clear()
         found: set[Value] = set()
         for result in results:
-            held = self.store.of(result)
+            held = self.store.looked_up(result)
             found |= {
                 it for it in self._values(result, scope, given, site, 0, ()) if self._is_among(it, held)
             }
@@ -137,7 +137,7 @@ class HandingOn:
                 )
             case ast.Name(id=name) if name not in seen and (held := self._held(name, scope)) is not None:
                 if scope.signature.parameter(name) is not None and name not in given:
-                    return self.store.of(node)
+                    return self.store.looked_up(node)
                 inner = (self._values(it, scope, given, site, depth, (*seen, name)) for it in held)
                 return given.get(name, NOTHING).union(*inner)
             case ast.Call(args=[first, *_]) if self._is_given(first, scope, given):
@@ -146,7 +146,7 @@ class HandingOn:
                 for callee in call.callees if call is not None else ():
                     found |= self._called(callee, node, scope, given, site, depth, seen)
                 return frozenset(found)
-        return self.store.of(node)
+        return self.store.looked_up(node)
 
     def _is_given(self, node: ast.expr, scope: Scope, given: dict[str, Values]) -> bool:
         """Whether what a call in a function is given first comes of what the function is given."""
@@ -177,7 +177,7 @@ class HandingOn:
             return NOTHING.union(*found)
         hands_out = {it for it in self.store.call(node).callees if self._hands_out(it, node, scope)}  # type: ignore[union-attr]
         apart = {Made(it.name, id(node)) for it in hands_out}  # type: ignore[union-attr]
-        return self.store.of(node) - apart
+        return self.store.looked_up(node) - apart
 
     def _hands_out(self, callee: Value, node: ast.Call, scope: Scope) -> bool:
         """Whether a call in a function goes through all that the function is given."""

@@ -117,7 +117,7 @@ class Members:
         return frozenset(  # what the bases inherit themselves is found through them
             Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node))
             for given in current.node.bases  # type: ignore[attr-defined]
-            for base in self.store.values(given)
+            for base in self.store.looked_up(given)
         )
 
     def _selves(self, scope: Scope, cls: Scope) -> Values:

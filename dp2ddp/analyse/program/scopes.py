@@ -273,6 +273,12 @@ class Tree:
                 _list_running(statement, part, places)
         return places
 
+    @cached_property
+    def inner_functions(self) -> frozenset[int]:
+        """The functions and classes that are defined in functions."""
+        inner = (it for it in self.scopes if it.parent and not (it.parent.is_module or it.parent.is_class))
+        return frozenset(it.index for it in inner)
+
     def owner(self, scope: Scope, name: str) -> Scope:
         if name in scope.globals:
             return self.modules[scope.file.path]

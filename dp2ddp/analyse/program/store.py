@@ -172,6 +172,11 @@ class Store:
         """What an expression may be, in any order: for what runs while linking."""
         return self.known.get(id(node), NOTHING)
 
+    def looked_up(self, node: ast.AST) -> Values:
+        """The same, of an expression in another statement than the one that is run: that one depends on it."""
+        self.read(id(node))
+        return self.of(node)
+
     def call(self, node: ast.AST) -> Call | None:
         """What is known of a call."""
         return self.calls.get(id(node))
