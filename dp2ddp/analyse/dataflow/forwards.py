@@ -53,7 +53,8 @@ class Forwards(Samples):
         if inputs and all(value in PLAIN for value in inputs):
             return Kind.SAME  # each process computes the whole of it
         models = [model for callee in call.callees for model in self._models(callee)]
-        fitting = [model for model in models if self._takes(model, call)] or models
+        given_to = self._keywords(call) if models else frozenset()
+        fitting = [model for model in models if self._takes(model, call, given_to)] or models
         found = [value for model in fitting for value in self._handed(model, call, frame)]
         collections = {isinstance(value, Held | Every) for value in found}
         known = _known(kinds.join(found, call.node)) if len(collections) == 1 else Kind.OUTPUT
@@ -128,16 +129,19 @@ class Forwards(Samples):
                 value = getattr(self.program.statement(definition), "value", None)
                 yield from () if value is None else (value,)
 
-    def _takes(self, model: object, call: Call) -> bool:
-        """Whether a model's forward takes the keywords of all calls of the same name in the function."""
+    def _keywords(self, call: Call) -> frozenset[str]:
+        """The keywords of all calls of the same name in the function."""
+        return _keywords_given(self.program, self.program.scope(call.node)).get(
+            ast.unparse(call.node.func), frozenset()
+        )
+
+    def _takes(self, model: object, call: Call, given: frozenset[str]) -> bool:
+        """Whether a model's forward takes some keywords."""
         if not isinstance(model, Inst):
             return True
-        text = ast.unparse(call.node.func)
-        calls = [it for it in self.program.body(self.program.scope(call.node)) if isinstance(it, ast.Call)]
-        given = {it.arg for other in calls if ast.unparse(other.func) == text for it in other.keywords}
         for index in self.program.methods(model, "forward", call.node):
             taken = self.program.scopes[index].signature
-            if taken.others is None and not given - {None} <= {it.arg for it in taken.named}:
+            if taken.others is None and not given <= {it.arg for it in taken.named}:
                 return False
         return True
 
@@ -236,6 +240,17 @@ def is_in_training_mode(context: Context, call: ast.Call) -> bool | None:
             if id(it.node) in runs and getattr(it.node.func, "attr", "") in SETS_MODE:
                 return None
     return above[-1][1] == "train"
+
+
+@once
+def _keywords_given(program: Program, scope: Scope) -> dict[str, frozenset[str]]:
+    """The keywords that the calls in a function give, by what they call."""
+    found: dict[str, frozenset[str]] = {}
+    for call in program.body(scope):
+        if isinstance(call, ast.Call) and (given := {it.arg for it in call.keywords if it.arg is not None}):
+            name = ast.unparse(call.func)
+            found[name] = found.get(name, frozenset()) | given
+    return found
 
 
 def is_layer(program: Program, value: object, asked: frozenset[object] = frozenset()) -> bool:

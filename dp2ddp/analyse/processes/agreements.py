@@ -26,7 +26,7 @@ from dp2ddp.analyse.api.files import (
 from dp2ddp.analyse.api.numbers import AGREED_TOGETHER
 from dp2ddp.analyse.api.processes import AGREED
 from dp2ddp.analyse.api.randomness import FORMATS_TIME, OF_PROCESS_OR_MACHINE, SEED_ARGUMENTS
-from dp2ddp.analyse.context import LOOPS, Context, option_names
+from dp2ddp.analyse.context import LOOPS, Context, once, option_names
 from dp2ddp.analyse.processes import alike, paths
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.conditions import returned
@@ -35,6 +35,7 @@ from dp2ddp.analyse.processes.effects import all_pass, already, covered
 from dp2ddp.analyse.processes.folders import is_own, may_exist
 from dp2ddp.analyse.processes.writes import is_of_writer, leaves_any_file, reads_file
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made, Mod, full_name
 from dp2ddp.facts import Agreement, Effect
@@ -304,11 +305,9 @@ class _Origins:
             yield from self._global(Mod(there), alias.name) if there else ()
 
     def _defaults(self, option: str) -> Iterator[ast.expr]:
-        for call in self.program.calls:
-            if any(name.endswith(".add_argument") for name in call.names):
-                default = call.argument("default")
-                if default is not None and option in option_names(call):
-                    yield default
+        for names, default in _options(self.program):
+            if option in names:
+                yield default
 
     def _asked(self, made: ast.AST, use: ast.AST) -> ast.stmt | None:
         """The outermost statement that asks for files and decides what is made in it, if it is used outside."""
@@ -351,6 +350,14 @@ class _Origins:
         calls = [self.program.call(it) for it in ast.walk(test) if isinstance(it, ast.Call)]
         names = set().union(*(call.names for call in calls if call is not None))
         return bool(names & (EXISTENCE | LISTS_FOLDER | WALKS_FOLDERS)) and AGREED not in names
+
+
+@once
+def _options(program: Program) -> list[tuple[set[str], ast.expr]]:
+    """The options of programs that have a default, with what they are called."""
+    made = [call for call in program.calls if any(it.endswith(".add_argument") for it in call.names)]
+    defaults = [(option_names(call), call.argument("default")) for call in made]
+    return [(names, default) for names, default in defaults if default is not None]
 
 
 def _makes_text(node: ast.Call) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.api.devices import VISIBLE
 from dp2ddp.analyse.api.settings import CONFIGURES, FILLS_SETTINGS
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.program.values import Bound, Coll, Func, Made, Values
 from dp2ddp.source import SourceFile
 
@@ -66,12 +66,16 @@ def changes(context: Context, held: ast.Name | ast.Attribute, runs: set[int]) ->
     """
     program = context.program
     values = _objects(context, held)
-    for node in list(program.nodes.values()):
-        changed = _changed_in_place(context, node) if id(node) in runs else None
-        if isinstance(changed, ast.Name | ast.Attribute) and (
-            _objects(context, changed) & values or _are_same(context, changed, held)
-        ):
+    for node, changed in _changing(context):
+        if id(node) in runs and (_objects(context, changed) & values or _are_same(context, changed, held)):
             yield program.statement(node)
+
+
+@once
+def _changing(context: Context) -> list[tuple[ast.AST, ast.Name | ast.Attribute]]:
+    """All places that change an object in place, with what it is called there."""
+    found = ((node, _changed_in_place(context, node)) for node in context.program.nodes.values())
+    return [(node, it) for node, it in found if isinstance(it, ast.Name | ast.Attribute)]
 
 
 def _objects(context: Context, node: ast.expr) -> Values:
