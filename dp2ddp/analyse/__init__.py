@@ -292,7 +292,7 @@ def analyse(
             *metrics.obstacles(context, batch_loops),
             *metrics.numbered(context, batch_loops, reported.whole),
             *reports.obstacles(context, reported),
-            *differing.obstacles(context, batch_loops, judged, reported),
+            *differing.obstacles(context, batch_loops, judged, reported, noise.common()),
             *devices.obstacles(context, parallel.at_home(context)),
             *effects.obstacles(context),
             *hooks.obstacles(context),

@@ -944,6 +944,42 @@ def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> 
     assert after.printed == before.printed != ""
 
 
+ASKED = {
+    "the size of the batch": "len(inputs) != 15",
+    "with the number of the batch": "i * 15 + len(inputs) >= 50",
+    "and the size of the one before": "last is not None and last.size(0) != inputs.size(0)",
+    "what no sum tells": "inputs.abs().max() > 3",
+    "the model's outputs": "(outputs.argmax(1) == 2).all() or (outputs > 1.2).any()",
+    "the loss": "loss.item() > 1.4",
+    "the loss, asked for a number": "not torch.isnan(loss) and loss > 1.4",
+    "a sum of the labels": "targets.sum() > 18",
+}
+
+
+@pytest.mark.sample(processes=(2, 3), every=3)
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_is_shown_under_a_condition_is_shown_where_the_whole_batch_meets_it(
+    lab: Lab, asked: str, processes: int
+) -> None:
+    shown = f"        if {ASKED[asked]}:\n            print('yes', epoch, i)\n        last = inputs\n"
+    body = f"last = None\nfor epoch in range(3):\n{LOOP}{STEP}{shown}print('done')\n"
+    before, after = runs(lab, SETUP + body, processes, form="")
+    assert after.printed == before.printed and before.printed.count("yes") in range(1, 12)
+
+
+def test_sizes_of_one_batch_are_compared_on_each_rank() -> None:
+    """A part has as many labels as inputs where the batch has; batches of several loaders may be cut alike all the same."""
+    test = "        if inputs.size(0) != targets.size(0):\n            print('odd', i)\n"
+    text = f"{SETUP}for epoch in range(2):\n{LOOP}{test}{STEP}"
+    assert "ddp.sum" not in convert(Project.of({PATH: text})).changes[0].after
+    pairs = text.replace(
+        "(inputs, targets) in enumerate(loader)",
+        "((inputs, _), (_, targets)) in enumerate(zip(loader, loader))",
+    )
+    assert "if inputs.size(0) != targets.size(0):" not in convert(Project.of({PATH: pairs})).changes[0].after
+
+
 @pytest.mark.parametrize("processes", [2, 3])
 def test_a_loss_within_a_model_that_may_stay_bare_is_each_replica_s(lab: Lab, processes: int) -> None:
     """Its numbers are of the samples that a replica has: nothing in it is made the whole batch's."""

@@ -257,6 +257,52 @@ def test_ranks_draw_alike_after_parts_of_different_sizes(lab: Lab, drawn: str) -
     assert said[0] == said[1] == said[2] and len(said[0]) == 6
 
 
+DECIDED = {
+    "a condition by the largest": "if x.abs().max() > 2.2:\n            torch.rand(1)",
+    "an amount": "torch.rand(int(y.sum()))",
+    "an amount of some": "torch.rand(y.nonzero().size(0))",
+    "rounds until": "while torch.rand(1) < x.abs().max() / 4:\n            pass",
+    "rounds over some": "for _ in range(len(y.nonzero())):\n            torch.rand(1)",
+    "the second half of a condition": "x.sum() > 0 and torch.rand(1) > 2",
+}
+DECIDING = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(44, 6), torch.randint(2, (44,)))
+loader = DataLoader(data, batch_size=8)
+model = nn.DataParallel(nn.Linear(6, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        {drawn}
+        loss = torch.rand(1).item() * F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(round(loss.item(), 6))
+"""
+
+
+@pytest.mark.sample(every=3)
+@pytest.mark.parametrize("drawn", DECIDED)
+def test_what_is_drawn_by_what_a_part_is_like_is_drawn_for_the_whole_batch(lab: Lab, drawn: str) -> None:
+    """Else the ranks would draw different numbers from there on."""
+    text = DECIDING.format(drawn=DECIDED[drawn])
+    (change,) = convert(Project.of({PATH: text})).changes
+    before, after = lab.place("before") / "train.py", lab.place("after") / "train.py"
+    before.write_text(text)
+    after.write_text(change.after)
+    expected = lab.run(before, replicas=2, timeout=60).ok()
+    found = lab.run(after, processes=2, timeout=60).ok()
+    assert expected.printed.count("\n") == 12
+    pairs = zip(expected.printed.split(), found.printed.split(), strict=True)
+    assert all(abs(float(one) - float(other)) < 2e-6 for one, other in pairs)
+
+
 LATE = {
     "in the next statement": "torch.manual_seed(3)\n",
     "in a function that a condition calls": """

@@ -6,6 +6,9 @@ from dp2ddp.analyse.api import operations
 
 # What draws random numbers from a generator that all code shares, by the beginning of its name.
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial")
+# What of these draws as many numbers as its arguments say, be it one: by the beginning of the name, and by the name.
+DRAWS_NUMBERS = ("random.", "numpy.random.")
+DRAWS_TENSORS = frozenset({"torch.rand", "torch.randn", "torch.randint", "torch.randperm"})
 # Those, and what draws from the system.
 DRAWS_ANY = (*DRAWS, "secrets.")
 # What of these draws several numbers at once, by its last name, and how many arguments it takes for that.

@@ -44,20 +44,30 @@ DECIDES = (
 
 
 def obstacles(
-    context: Context, loops: list[BatchLoop], judged: Judged, reported: Reports
+    context: Context, loops: list[BatchLoop], judged: Judged, reported: Reports, drawn: frozenset[int]
 ) -> tuple[Obstacle, ...]:
-    """What the processes would decide each in its own way, where the batches of the training are dealt."""
-    return _Following(context, loops, judged, reported).obstacles()
+    """What the processes would decide each in its own way, where the batches of the training are dealt.
+
+    ``drawn``: what they draw from generators that all keep in the same state.
+    """
+    return _Following(context, loops, judged, reported, drawn).obstacles()
 
 
 class _Following:
     """Goes through every function in every way in which it is called, until nothing more is found to differ."""
 
-    def __init__(self, context: Context, loops: list[BatchLoop], judged: Judged, reported: Reports) -> None:
+    def __init__(
+        self,
+        context: Context,
+        loops: list[BatchLoop],
+        judged: Judged,
+        reported: Reports,
+        drawn: frozenset[int],
+    ) -> None:
         self.context, self.program = context, context.program
         self.reported, self.fed = reported, judged.fed
         self.store = Store(context.program)
-        self.work = Work(context, loops, judged.whole.union(id(it.node) for it in reported.combined))
+        self.work = Work(context, loops, judged.whole.union(id(it.node) for it in reported.combined), drawn)
         self.expressions = Expressions(context, self.store, self.work, reported)
         self.statements = Statements(context, self.expressions, reported, judged.fed)
         self.found: dict[int, list[tuple[bool, Obstacle]]] = defaultdict(list)
@@ -109,13 +119,19 @@ class _Following:
         differs = "which differs across ranks" if unknown is None else "which may differ across ranks"
         obstacle = self.context.obstacle(
             node,
-            f"{_use(node)} {self._shown(node, asked, cause, found)}, {differs}",
+            f"{self._use(node)} {self._shown(node, asked, cause, found)}, {differs}",
             "make it equal first, e.g. by `ddp.mean`" if unknown is None else "",
             SHARDED_ONLY,
             assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )
         follows = bool(self.expressions.how(asked, frame, found) & MANY)
         self.found[id(node)].append((follows, obstacle))
+
+    def _use(self, node: ast.AST) -> str:
+        """What is done at a place with a value of which the training depends."""
+        if id(node) in self.work.drawn:
+            return "how many numbers are drawn depends on"
+        return "control flow depends on" if isinstance(node, DECIDES) else "training depends on"
 
     def _shown(self, node: ast.AST, asked: ast.AST, cause: ast.AST | None, found: Found) -> str:
         """What a decision depends on, with where that gets its value."""
@@ -161,11 +177,6 @@ class _Following:
             if isinstance(it, PARTS) and not is_outside_name(self.program.values(it))
         )
         return next((it for child in children if (it := self._cause(child, frame, found))), node)
-
-
-def _use(node: ast.AST) -> str:
-    """What is done at a place with a value of which the training depends."""
-    return "control flow depends on" if isinstance(node, DECIDES) else "training depends on"
 
 
 def _asked_for(why: ast.AST) -> ast.AST:

@@ -86,6 +86,8 @@ class Expressions:
                 return self._settled(node, held | self.how(index, frame, found))
             case ast.Call():
                 return self._handed(node, frame, found)
+            case ast.Compare() if self.reported.is_whole(node):
+                return 0
             case ast.Compare(left=left, comparators=others):
                 asked = [self.how(it, frame, found) for it in (left, *others)]
                 if self.context.asks_identity(node):

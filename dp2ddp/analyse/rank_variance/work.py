@@ -9,6 +9,7 @@ from dp2ddp.analyse.api.files import SAVES
 from dp2ddp.analyse.api.layers import CHANGES_TRAINING, CLIPS, STEERS, STEERS_OR_COMPUTES
 from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.api.purity import COPIES_OBJECT
+from dp2ddp.analyse.api.randomness import DRAWS_NUMBERS, DRAWS_TENSORS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.program.calls import Call, handed
@@ -16,14 +17,20 @@ from dp2ddp.analyse.program.values import NOTHING, Ext, Inst, Made, Value
 from dp2ddp.analyse.rank_variance.decisions import above
 from dp2ddp.analyse.rank_variance.store import Frame
 from dp2ddp.analyse.training.loops import BatchLoop, own_batch
+from dp2ddp.analyse.training.metrics import is_report
 
 
 class Work:
-    """The places of such work in a program."""
+    """The places of such work in a program.
 
-    def __init__(self, context: Context, loops: list[BatchLoop], met: frozenset[int]) -> None:
+    ``met``: where the processes meet; ``drawn``: what they draw from generators that all keep in the same state.
+    """
+
+    def __init__(
+        self, context: Context, loops: list[BatchLoop], met: frozenset[int], drawn: frozenset[int]
+    ) -> None:
         self.context, self.program = context, context.program
-        self.loops, self.met = loops, met
+        self.loops, self.met, self.drawn = loops, met, drawn
 
     @cached_property
     def inside(self) -> frozenset[int]:
@@ -72,7 +79,7 @@ class Work:
         return above(self.context, (self.program.nodes[key] for key in self._working))
 
     def _is_work(self, node: ast.AST) -> bool:
-        if id(node) in self.met or id(node) in self.pulled or id(node) in self.drawing:
+        if any(id(node) in it for it in (self.met, self.pulled, self.drawing, self.drawn)):
             return True
         if is_rate(self.context, node) or self.steered(node):
             return True
@@ -84,6 +91,8 @@ class Work:
         if call.names & (SAVES | ENDS) or _clips(call) or _makes(call):
             return True
         if call.names & COPIES_OBJECT and any("state_dict" in ast.unparse(it) for it in call.node.args):
+            return True
+        if id(node) in self.inside and is_report(self.context, call.node):
             return True
         return self.context.is_wrapped(call.callees)
 
@@ -133,6 +142,8 @@ class Work:
             return handed(call.node)
         if call is not None and _clips(call):
             return handed(call.node)[1:]
+        if call is not None and id(node) in self.drawn and any(map(_takes_sizes, call.names)):
+            return handed(call.node)
         match node:
             case ast.Assign(value=value) | ast.AugAssign(value=value):
                 return [value] if is_rate(self.context, node) or self.steered(node) else []
@@ -147,6 +158,11 @@ class Work:
 
 def _clips(call: Call) -> bool:
     return any(name.endswith(CLIPS) for name in call.names)
+
+
+def _takes_sizes(name: str) -> bool:
+    """Whether a function draws as many numbers as its arguments say, and no tensor's shape."""
+    return name.startswith(DRAWS_NUMBERS) or name in DRAWS_TENSORS
 
 
 def _makes(call: Call) -> bool:

@@ -74,6 +74,10 @@ class Drawing:
                 function = self.program.anchor(call.node.func)
                 yield Draw(**self.context.place(call.node), function=function, what=ast.unparse(call.node))
 
+    def common(self) -> frozenset[int]:
+        """The draws from the generators that all ranks keep in the same state, by the identities of their nodes."""
+        return frozenset(id(it.node) for it in self._calls if not self._is_for_samples(it))
+
     def obstacles(self) -> Iterator[Obstacle]:
         """Draws that may be for samples, and can't be made each rank's own."""
         for call in self._calls:

@@ -286,7 +286,7 @@ class Gathering(Forwards):
 
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
         """Whether a condition has the same answer in every process, or can be asked of the whole batch."""
-        return all(
+        return self.value(test, frame) in PLAIN or all(
             self.value(part, frame) in (*PLAIN, Kind.WHOLE) or self.value(part, OPEN) in ADDITIVE
             for part in self.compared_in(test, frame)
         )

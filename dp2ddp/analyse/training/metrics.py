@@ -23,6 +23,7 @@ from dp2ddp.analyse.dataflow.definitions import reaching, right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind
 from dp2ddp.analyse.dataflow.samples.follower import Samples
+from dp2ddp.analyse.processes.alike import draws
 from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_line_written, is_write
 from dp2ddp.analyse.program.calls import Call, handed
@@ -413,8 +414,11 @@ def _is_object(context: Context, statement: ast.stmt, what: str) -> bool:
     return any(isinstance(it, Inst) and not context.module_class(it) for it in values)
 
 
-def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
-    """The expressions by which a statement lets a loop end early, or sets the optimizer's state."""
+def deciding(context: Context, node: ast.AST, tells: Callable[[ast.AST], bool]) -> list[ast.expr]:
+    """The expressions by which a statement lets a loop end early, sets the optimizer's state, or is shown.
+
+    ``tells``: whether something reports.
+    """
     if isinstance(node, ast.Return) and context.program.scope(node).index in context.closures:
         return [] if node.value is None else [node.value]
     if isinstance(node, ast.If | ast.While):
@@ -422,7 +426,9 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
             isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
             or is_rate(context, inner)
             or (isinstance(inner, ast.Call) and context.method(inner) in TRAINS_OR_KEEPS)
-            for part in node.body
+            or tells(inner)
+            or ((call := context.program.call(inner)) is not None and draws(call))
+            for part in (*node.body, *node.orelse)
             for inner in context.program.descendants(part)
         )
         keeps = any(isinstance(it, ast.Assign | ast.AugAssign) for it in node.body)

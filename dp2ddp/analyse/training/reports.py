@@ -294,7 +294,7 @@ class _Finder:
     def _deciding(self, node: ast.AST) -> Iterator[ast.expr]:
         """What decides."""
         is_report = isinstance(node, ast.Call) and self._reporters.has(node)
-        yield from [] if is_report else deciding(self.context, node)
+        yield from [] if is_report else deciding(self.context, node, self._reporters.has)
         if isinstance(node, ast.Assert):
             tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
             for test in tests:

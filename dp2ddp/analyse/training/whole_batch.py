@@ -312,7 +312,7 @@ class WholeBatch(Gathering):
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
         # a number, or a batch, is one on every rank, or none yet
         there = (*NUMBERS, *DEALT) if self.context.asks_identity(test) else PLAIN
-        return all(
+        return self.value(test, frame) in PLAIN or all(
             self._is_number_of_all(part) or self.value(part, frame) in (*there, Kind.WHOLE)
             for part in self.compared_in(test, frame)
         )
@@ -374,6 +374,9 @@ class WholeBatch(Gathering):
             return bool(self.program.entered(node)) and self.of(node) is Kind.WHOLE
         plain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         plain = plain or (isinstance(node, COMPREHENSIONS) and self._is_gone_through(node))
+        if isinstance(node, ast.Compare):  # of the sizes of one batch's tensors
+            sized = self.of(node.left) in (Kind.COUNT, Kind.SHAPE)
+            return sized and self.of(node) is Kind.SAME
         return plain and kinds.tensor(self.of(node), node) in (*PLAIN, Kind.WHOLE)  # type: ignore[arg-type]
 
     def is_of_last_batch(

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import reaching, text
-from dp2ddp.analyse.dataflow.kinds import AVERAGED, Value
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, PLAIN, Value
+from dp2ddp.analyse.dataflow.samples.frames import OPEN
 from dp2ddp.analyse.dataflow.samples.writes.stores import stores_in
+from dp2ddp.analyse.program.sources import How
 
 if TYPE_CHECKING:
     from dp2ddp.analyse.dataflow.samples.follower import Samples
@@ -32,6 +34,33 @@ def is_carried(samples: Samples, node: ast.AST, value: Value) -> bool:
     if kinds.tensor(value, node) not in AVERAGED:
         return False
     return _is_left_by_round(samples.context, use) or _is_kept(samples.context, use)
+
+
+def are_of_one_batch(samples: Samples, nodes: Iterable[ast.expr]) -> bool:
+    """Whether all samples that expressions are made of come of one batch, which a loop takes of one loader.
+
+    Parts of batches of several sizes may be as large all the same.
+    """
+    program = samples.program
+    drawn: set[int] = set()
+    seen: set[int] = set()
+    waiting = [*nodes]
+    while waiting:
+        for name in ast.walk(waiting.pop()):
+            if not isinstance(name, ast.Name) or kinds.tensor(samples.value(name, OPEN), name) in PLAIN:
+                continue
+            for made in program.definitions(name):
+                source = program.source(made)
+                earlier = program.order[id(made)] < program.order[id(name)]
+                if source.value is None or source.how not in (How.ASSIGNED, How.ELEMENT) or not earlier:
+                    return False
+                if id(made) not in seen:
+                    seen.add(id(made))
+                    waiting += [source.value] if source.how is How.ASSIGNED else []
+                    drawn |= {id(source.value)} if source.how is How.ELEMENT else set()
+                    if any("builtins.zip" in program.names_of(it) for it in ast.walk(source.value)):
+                        return False
+    return len(drawn) == 1
 
 
 @once

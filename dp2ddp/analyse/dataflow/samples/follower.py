@@ -14,7 +14,7 @@ from dp2ddp.analyse.dataflow.keys import is_known, key_of
 from dp2ddp.analyse.dataflow.kinds import Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.calls import result
-from dp2ddp.analyse.dataflow.samples.carried import is_carried
+from dp2ddp.analyse.dataflow.samples.carried import are_of_one_batch, is_carried
 from dp2ddp.analyse.dataflow.samples.conditions import answered, asks_data, under
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.indices import subscript
@@ -181,7 +181,9 @@ class Samples:
             case ast.NamedExpr():
                 return self.value(node.value, frame)
             case ast.Compare():
-                left, *others = self.values([node.left, *node.comparators], frame)
+                left, *others = sides = self.values([node.left, *node.comparators], frame)
+                if set(sides) in ({Kind.COUNT}, {Kind.SHAPE}) and are_of_one_batch(self, [node]):
+                    return Kind.SAME  # a part has as many of the one as of the other where the whole has
                 return of_pairs(self.program, node, kinds.elementwise([left, *others], node), left, others[0])
             case ast.BoolOp():
                 return kinds.elementwise(self.values(node.values, frame), node)
