@@ -330,6 +330,14 @@ criteria.cuda()
 """
 
 MEANS = {
+    "one over the number of samples, times a sum": program(
+        (CRITERION, "criterion = nn.CrossEntropyLoss(reduction='sum')"),
+        (
+            LOSS,
+            "batch_size = len(inputs)\n        loss = (1.0 / batch_size) * criterion(outputs, targets.cuda())\n"
+            "        loss = loss + criterion(2 * outputs, targets.cuda()) * (0.5 / inputs.size(0)) / 2",
+        ),
+    ),
     "a loss of one element that begins as zeros": program(
         (LOSS, "loss = torch.zeros(1).cuda()\n        loss += criterion(outputs, targets.cuda())")
     ),

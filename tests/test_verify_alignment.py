@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
+
+import pytest
+from command import here
+from parity.harness import Lab
 
 from dp2ddp.verify import contents
 from dp2ddp.verify.compare import starts
@@ -39,3 +44,66 @@ def test_an_optimizer_made_in_the_loop_begins_with_what_others_have_stepped() ->
     assert first.step == 0
     (later,) = starts(_notes(1.0, 1.0), [_notes(1.0, 1.1)], tolerance)
     assert later.step == 2
+
+
+DRAWING = """\
+import random
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+
+torch.manual_seed(0)
+random.seed(0)
+held = torch.randn(28, 5), torch.randint(2, (28,))
+
+
+class Noisy(Dataset):
+    def __len__(self):
+        return 28
+
+    def __getitem__(self, index):
+        return held[0][index] + 0.1 * torch.randn(5), held[1][index]
+
+
+def attacked(x, y):
+    moved = x + 0.1 * torch.randn_like(x)
+    moved.requires_grad_()
+    (slope,) = torch.autograd.grad(F.cross_entropy(model(moved), y), [moved])
+    return (moved + 0.1 * slope.sign()).detach()
+
+
+loader = DataLoader(Noisy(), batch_size=8, shuffle=True)
+others = DataLoader(Noisy(), batch_size=12)
+model = nn.DataParallel(nn.Linear(5, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        outputs = model(attacked(x, y))
+        chosen = torch.randperm(outputs.size(0))
+        apart = (outputs - outputs[chosen]).pow(2).topk(1, 1)[0].mean()
+        loss = F.cross_entropy(outputs, y) + random.random() * apart
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = 0
+    for x, y in others:
+        right += (model(attacked(x, y)).argmax(1) == y).sum().item()
+    print(right / 28)
+"""
+
+
+@pytest.mark.parametrize("processes", ["2", "3"])
+def test_draws_for_samples_beside_those_for_all_are_no_difference(
+    lab: Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    processes: str,
+) -> None:
+    """Before the first step, behind a forward, and again after an evaluation that draws for its own samples."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(DRAWING)
+    done = here(lab.warm, monkeypatch, capsys)("verify", "--exact", "train.py", "--processes", processes)
+    assert done.code == 0 and done.out.startswith("MATCH over 8 steps"), done.out

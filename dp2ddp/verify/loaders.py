@@ -86,6 +86,8 @@ class Loaders:
         """Whether an evaluation has drawn since the last training batch."""
         self.on_batch: Callable[[], object] = lambda: None
         """Called before a batch is handed out."""
+        self.on_training_batch: Callable[[Any], object] = lambda place: None
+        """Called after that with what tells the batch, where it may train."""
         self._passes: list[Pass] = []
         self._last: Pass | None = None  # whose batch was handed out last
         self._ordinals: Counter[tuple[str, int | None]] = Counter()
@@ -140,9 +142,10 @@ class Loaders:
         if last is not None and not last.trains and any(it.trains and not it.ended for it in self._passes):
             last.in_use = False
 
-    def handed(self) -> int:
-        """How many batches were handed out in the last pass."""
-        return self._passes[-1].handed if self._passes else 0
+    def last(self) -> tuple[Any, int]:
+        """The last pass, by its data and number among those over it, and how many batches were handed out in it."""
+        last = self._passes[-1] if self._passes else None
+        return (None, 0) if last is None else ((last.data, last.ordinal), last.handed)
 
     def rows(self) -> int:
         """How many samples the last training batch had; 0 where that is not known."""
@@ -209,6 +212,8 @@ class Loaders:
         self.on_batch()
         current.in_use = torch.is_grad_enabled()
         self._last = current
+        if current.in_use:
+            self.on_training_batch((current.data, current.ordinal, current.handed))
         if not current.trains and (current.handed or not current.in_use):
             self.evaluated = True
         self.journal.add("batch", number=current.number)

@@ -29,17 +29,21 @@ _RUNTIME = "dp2ddp.runtime"
 OF_NUMPY = "rand randn randint normal uniform random random_sample standard_normal binomial beta".split()
 
 
-Place = tuple[int, int]
-"""Where in a training something is drawn: after how many steps, and in which batch of a loop."""
+Place = tuple[int, Any, int]
+"""Where in a training something is drawn: after how many steps, in which pass over data, and in which batch of it."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What was drawn: a tensor, also where it was an array of numpy's."""
+    """What was drawn: a tensor, also where it was an array of numpy's.
+
+    ``first``: what rank 0 drew of it.
+    """
 
     place: Place
     name: str
     value: torch.Tensor
+    first: torch.Tensor | None = None
 
 
 class Noted(TorchFunctionMode):
@@ -126,7 +130,7 @@ def joined(folder: Path) -> list[Drawn]:
     if not ranks or len({tuple((it.place, it.name, it.value.shape[1:]) for it in one) for one in ranks}) > 1:
         return []
     return [
-        Drawn(column[0].place, column[0].name, torch.cat([it.value for it in column]))
+        Drawn(column[0].place, column[0].name, torch.cat([it.value for it in column]), column[0].value)
         for column in zip(*ranks, strict=True)
     ]
 
@@ -179,19 +183,25 @@ class Given(TorchFunctionMode):
     def _is_next(self, name: str) -> bool:
         """Whether what is to be given next was drawn by a function of this name, at this place."""
         place = self._place()
-        while self._left and self._left[0].place[0] < place[0]:  # an evaluation has batches, too
-            self._left.pop(0)
+        while self._left and self._left[0].place != place and self._is_left(place):
+            self._left.pop(0)  # of an evaluation, whose batches the ranks divide otherwise
         return (
             bool(self._left)
             and (self._left[0].place, self._left[0].name) == (place, name)
             and not self._inside()
         )
 
+    def _is_left(self, place: Place) -> bool:
+        return self._left[0].place[0] < place[0] or any(it.place == place for it in self._left)
+
     def _given(self, value: Any, before: tuple[Any, ...]) -> torch.Tensor | None:
         """What to give in the place of a value, if it is of that shape; the generators are as ``before`` then."""
-        if self._left[0].value.shape != getattr(value, "shape", None):
-            return None
-        draws.restore(
-            before
-        )  # of the converted program's generators, those that all ranks share did not move
-        return self._left.pop(0).value
+        drawn = self._left[0]
+        fitting = (drawn.value, drawn.first)  # of an evaluation, each rank may draw for whole batches
+        given = next(
+            (it for it in fitting if it is not None and it.shape == getattr(value, "shape", None)), None
+        )
+        if given is not None:
+            draws.restore(before)  # what all ranks share did not move in the converted program
+            self._left.pop(0)
+        return given

@@ -11,7 +11,8 @@ the same command again, brings the patches along. The variable is a JSON object:
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
     noise      folder of a converted run, whose noise for the samples is to be drawn (see ``noise``)
-    states     file with the states that a converted run's generators had after each step: they are to be the same
+    states     file with the states that a converted run's generators had with each training batch and after each
+               step: they are to be the same
     whole      whether a model that draws in an evaluation does that for the whole batch (see ``forwards``)
     plan       file with the training batches to draw instead of the sampler's
     steps      end after so many optimizer steps; loops over training data end after half of them
@@ -68,7 +69,7 @@ PLACE = "DP2DDP_PLACE"
 _PERTURBS, _FILL, _CACHED = -6, 0x3F, 1040
 """An option of glibc's mallopt; the byte, which makes numbers far from 0, also turned round; sizes of small blocks."""
 STATES = "states"
-"""The file, in the folder of a run, with the states of rank 0's generators after each step."""
+"""The file, in the folder of a run, with the states of rank 0's generators where it got batches and after steps."""
 
 _COLLECTIVES = (
     "all_reduce all_gather all_gather_into_tensor all_gather_object broadcast broadcast_object_list barrier gather "
@@ -111,8 +112,8 @@ class Recorder:
         self._optimizers: list[torch.optim.Optimizer | Manual] = []
         self.manual = Manual(self.forwards.wrapped_parameters)
         self.noted: noise.Noted | None = None
-        self.states: list[Any] = (
-            torch.load(settings["states"], weights_only=False) if settings.get("states") else []
+        self.states: dict[Any, Any] = (
+            torch.load(settings["states"], weights_only=False) if settings.get("states") else {}
         )
         self._keeps_states = align and plan is None
 
@@ -138,6 +139,7 @@ class Recorder:
             draws.name_alike(_started_as(), self.work)
         self._patch_backward()
         self._patch_collectives()
+        self.loaders.on_training_batch = self._align_states
         self.loaders.patch()
         self.forwards.patch()
         self.outputs.patch()
@@ -147,7 +149,7 @@ class Recorder:
 
     def _align_noise(self) -> None:
         # not all batches so far: of a divided evaluation each rank gets its own number of them
-        of_loops = lambda: (self.steps, self.loaders.handed()), self.forwards.runs_wrapped  # noqa: E731
+        of_loops = lambda: (self.steps, *self.loaders.last()), self.forwards.runs_wrapped  # noqa: E731
         if self.settings.get("noise"):
             noise.Given(noise.joined(Path(self.settings["noise"])), *of_loops).patch()
         elif self.settings.get("align") and not self.settings.get("plan"):
@@ -158,7 +160,7 @@ class Recorder:
         shown = f"{value.shape} {digest(value.double())}"
         self.journal.add(
             "stream",
-            what=f"{name} after {place[0]} steps, in batch {place[1]}",
+            what=f"{name} after {place[0]} steps, in batch {place[-1]}",
             of=LOOP,
             states={"torch": shown},
         )
@@ -282,15 +284,19 @@ class Recorder:
             options=[_options(group) for group in optimizer.param_groups],
             frozen=[place for place, parameter in enumerate(parameters) if not parameter.requires_grad],
         )
-        if self._keeps_states:
-            self.states.append(draws.states())
-        elif self.steps <= len(self.states):
-            draws.restore(self.states[self.steps - 1])
+        self._align_states(self.steps)
         keep = self.settings.get("parameters")
         if keep:
             if keep == "last":
                 self.parameters.clear()
             self.parameters.append(torch.cat([p.detach().flatten().double().cpu() for p in parameters]))
+
+    def _align_states(self, place: Any) -> None:
+        """Keep the states that the generators have at a place, or give them those that were kept there."""
+        if self._keeps_states:
+            self.states[place] = draws.states()
+        elif place in self.states:
+            draws.restore(self.states[place])
 
     def _buffers(self) -> dict[str, list[float] | None]:
         return {name: digest(buffer) for name, buffer in self.forwards.buffers().items()}

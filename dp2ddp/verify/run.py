@@ -199,7 +199,7 @@ class Bench:
     ) -> Run:
         """The original, on as many replicas; drawing by ``plan``, and the noise of the run in the folder ``noise``.
 
-        ``states``: of the generators after each step of that run. ``whole``: an evaluation draws for whole batches.
+        ``states``: of the generators in that run. ``whole``: an evaluation draws for whole batches.
         ``nudge``: the number of a run with other rounding errors, from 1 on. ``fills``: memory that is not written
         into has other values.
         """
@@ -608,8 +608,8 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "sizes, repeats and reshuffling were compared with those of its own samplers",
         "random augmentation: drawn by data set, epoch and sample, whichever process draws it",
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
-        "Python's and numpy's random state before the programs seed it, and all generators' states after each "
-        "optimizer step: the same in the original and on rank 0",
+        "Python's and numpy's random state before the programs seed it, and all generators' states with each training "
+        "batch and after each optimizer step: the same in the original and on rank 0",
         "the clock: each time that the programs' own code asks for is 10 ms later than the one before; what it calls "
         "unique (uuid, secrets) is drawn alike",
         "line numbers in log records: none, as the conversion moves lines",

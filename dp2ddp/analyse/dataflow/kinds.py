@@ -54,6 +54,8 @@ class Kind(Enum):
     """The shape of rows: its first number is that of the samples."""
     COUNT = auto()
     """A number in proportion to that of the samples."""
+    SHARE = auto()
+    """A number in inverse proportion to that: `1 / len(inputs)`."""
     MEAN = auto()
     """A mean over the samples, or a sum of such means: the parts' average is the whole batch's."""
     OWN = auto()
@@ -104,7 +106,7 @@ ELSEWHERE = (Kind.SECOND, Kind.MOVED)
 BY_SAMPLE = (*DEALT, *ELSEWHERE)
 COLUMNS = (Kind.COLUMNS, Kind.STATES, Kind.FLAT, Kind.LINES)
 AVERAGED = (Kind.MEAN, Kind.OWN, Kind.EITHER, Kind.EVEN)
-NUMBERS = (*PLAIN, *AVERAGED, Kind.TOTAL, Kind.COUNT)
+NUMBERS = (*PLAIN, *AVERAGED, Kind.TOTAL, Kind.COUNT, Kind.SHARE)
 
 
 def join(values: list[Value], place: ast.AST) -> Value:
@@ -305,7 +307,7 @@ def _numbers(operator: ast.operator, left: Value, right: Value) -> Value | None:
     pair = {left, right}
     adds, times = isinstance(operator, ast.Add | ast.Sub), isinstance(operator, ast.Mult)
     over = isinstance(operator, ast.Div)
-    for kind in (*AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT):
+    for kind in (*AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT, Kind.SHARE):
         if pair == {kind} and adds:
             return kind
         if kind in pair and Kind.ZERO in pair and adds:
@@ -321,4 +323,8 @@ def _numbers(operator: ast.operator, left: Value, right: Value) -> Value | None:
         return left if right is Kind.SAME else right
     if over and right is Kind.COUNT and left in (Kind.TOTAL, Kind.COUNT):
         return Kind.MEAN if left is Kind.TOTAL else Kind.SAME
+    if over and left is Kind.SAME and right in (Kind.COUNT, Kind.SHARE):
+        return Kind.SHARE if right is Kind.COUNT else Kind.COUNT
+    if times and Kind.SHARE in pair and pair & {Kind.TOTAL, Kind.COUNT}:
+        return Kind.MEAN if Kind.TOTAL in pair else Kind.SAME
     return Kind.TOTAL if pair == {Kind.MEAN, Kind.COUNT} and times else None
