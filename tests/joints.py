@@ -823,6 +823,52 @@ for epoch in range(2):
         STEP
     print(epoch, loss.item())
 """,
+    "one of several outputs, beside an evaluation of the bare model": """
+class Flows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        hidden = self.body(x).relu()
+        return [self.head(hidden), self.head(2 * hidden)], hidden
+
+
+bare = Flows()
+net = nn.DataParallel(bare)
+bare = net.module
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+
+
+def judged(outs, y):
+    loss = 0.0
+    for out in outs:
+        loss += F.cross_entropy(out, y, reduction="none").topk(max(1, len(y) // 2))[0].mean()
+    wrong = (outs[-1].argmax(1) != y).float()
+    return loss, {"wrong": wrong.mean().item(), "spread": wrong.std().item()}
+
+
+@torch.no_grad()
+def validate(model):
+    model.eval()
+    right = 0
+    for i in range(len(X)):
+        out = model(X[i : i + 1])[0][-1]
+        right += (out.argmax(1) == Y[i]).sum().item()
+    model.train()
+    return right
+
+
+for epoch in range(2):
+    for i, sample in enumerate(loader):
+        x, y = [it.to("cpu") for it in sample]
+        outs = net(x)[0]
+        loss, shown = judged(outs, y)
+        STEP
+        print(i, loss.item(), shown)
+        if i == 3:
+            print("right", validate(bare))
+""",
 }
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 

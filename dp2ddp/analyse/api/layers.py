@@ -141,6 +141,7 @@ BACKWARDS = {
 ENABLES_GRADIENTS = frozenset("""
     torch.enable_grad torch.set_grad_enabled torch.autograd.grad_mode.set_grad_enabled
     """.split())
+NO_GRADIENTS = frozenset({"torch.no_grad", "torch.inference_mode"})
 DISABLES_GRADIENTS = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
 
 # Replicas

@@ -464,7 +464,7 @@ TABLE: tuple[Operation, ...] = (
         tanhshrink/Tanhshrink threshold/Threshold true_divide trunc xlogy special.expit special.entr special.erfcx
         special.gammainc special.gammaincc special.gammaln special.i0e special.i1 special.i1e special.log_ndtr
         special.ndtr special.ndtri special.psi special.xlog1py special.zeta special.multigammaln
-        Tensor.zero Tensor.fill torch.fill ones_like zeros_like full_like empty_like complex polar
+        Tensor.copy_ Tensor.zero Tensor.fill torch.fill ones_like zeros_like full_like empty_like complex polar
         N.abs N.absolute N.add N.ceil N.clip N.cos N.divide N.equal N.exp N.floor N.greater N.greater_equal N.isfinite
         N.isinf N.isnan N.less N.less_equal N.log N.log10 N.log1p N.log2 N.logical_and N.logical_not N.logical_or
         N.maximum N.minimum N.multiply N.nan_to_num N.negative N.not_equal N.ones_like N.power N.round N.sign N.sin

@@ -148,6 +148,12 @@ MOVES_DIMENSIONS = MOVES_ONE_DIMENSION | {"flatten"}
 # Arguments that name a dimension; that give sizes; that bound or give the numbers of a new tensor; the tensor itself.
 DIMENSION_ARGUMENTS = frozenset({"dim", "axis"})
 SIZE_ARGUMENTS = frozenset({"size", "shape"})
+# Methods that give a tensor another size; what it holds is that of no sample then, until it is written anew.
+RESIZES = frozenset({"resize_", "resize_as_"})
+# Methods that write all that a tensor holds, whatever it has held.
+OVERWRITES = frozenset(
+    "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_ cauchy_".split()
+)
 NUMBER_ARGUMENTS = frozenset({"low", "high", "fill_value"})
 TENSOR_ARGUMENTS = frozenset({"input", "self"})
 

@@ -10,6 +10,7 @@ from dp2ddp.analyse.api.tensors import IS_ITS_DATA
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import Kind, Unclear
+from dp2ddp.analyse.processes.writes import is_write
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.values import Coll, Ext, Func, Inst, Made, Mod, Value, is_outside_name
 from dp2ddp.analyse.rank_variance.callees import is_outside
@@ -248,6 +249,8 @@ class Statements:
         call = self.program.call(node)
         if call is None or not is_outside(call) and call.callees or self.reporters.has(node):
             return
+        if any(map(is_write, call.names)):
+            return  # a picture: what is written is never read
         around = self.program.parent(node)
         if (
             not isinstance(around, ast.Expr | ast.Lambda)

@@ -23,6 +23,7 @@ from dp2ddp.analyse.api.tensors import OF_GRADIENTS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, is_inserted
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
+from dp2ddp.analyse.dataflow.gradients import disables_gradients
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.joined import is_output
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
@@ -524,7 +525,26 @@ class _Joining:
         function = call.node.func
         owner = self.program.values(function.value) if isinstance(function, ast.Attribute) else frozenset()
         layers = any(isinstance(it, Inst | Made) and self.context.module_class(it) for it in call.callees)
-        return layers and (self.context.is_wrapped(owner) or bool(owner & self.context.trained_modules))
+        trained = self.context.is_wrapped(owner) or bool(owner & self.context.trained_modules)
+        return layers and trained and self._has_gradients(call.node)
+
+    def _has_gradients(self, node: ast.AST) -> bool:
+        """Whether something is run behind the joint that may get gradients, in one of the ways that lead to it."""
+        program = self.program
+        waiting, seen = [node], set[int]()
+        while waiting:
+            for around in program.ancestors(waiting.pop()):
+                if around is self.loop.node:
+                    return True
+                if disables_gradients(program, around):
+                    break
+                if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                    index = program.by_node[id(around)].index
+                    callers = self.context.callers.get(index, ()) if index not in seen else ()
+                    seen.add(index)
+                    waiting += (it for it in callers if id(it) in self.after)
+                    break
+        return False
 
     # What is joined
 

@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from dp2ddp.analyse.api.handing import SAME_OBJECT
 from dp2ddp.analyse.api.layers import (
     DATA_PARALLEL_ARGUMENTS,
-    ENABLES_GRADIENTS,
     FURTHER_ARGUMENTS,
     SAME_OF_WRAPPED,
 )
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.api.tensors import SHAPES
 from dp2ddp.analyse.context import Context, is_inserted
+from dp2ddp.analyse.dataflow.gradients import disables_gradients
 from dp2ddp.analyse.processes import elsewhere
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import Cls, Inst
 from dp2ddp.analyse.views import View, insert, insert_imports, put
 from dp2ddp.facts import Functional
@@ -88,28 +87,12 @@ def is_of_call(context: Context, call: Call) -> bool:
 
 def _computes_none(context: Context, call: ast.Call) -> bool:
     """Whether a call stands under ``torch.no_grad()``."""
-    program = context.program
-    for around in program.ancestors(call):
-        if isinstance(around, ast.With | ast.FunctionDef):
-            managers = (
-                [item.context_expr for item in around.items]
-                if isinstance(around, ast.With)
-                else around.decorator_list
-            )
-            names = set().union(*(_called(program, it) for it in managers))
-            inside = set().union(*(_called(program, it) for it in ast.walk(around)))
-            if inside & ENABLES_GRADIENTS:
-                return False
-            if "torch.no_grad" in names:
-                return True
+    for around in context.program.ancestors(call):
+        if disables_gradients(context.program, around):
+            return True
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
     return False
-
-
-def _called(program: Program, node: ast.AST) -> set[str]:
-    call = program.call(node) if isinstance(node, ast.Call) else None
-    return call.names if call is not None else set()
 
 
 def collect(context: Context) -> Iterator[Functional]:

@@ -15,7 +15,7 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import reaching, text
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, PLAIN, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN
-from dp2ddp.analyse.dataflow.samples.writes.stores import stores_in
+from dp2ddp.analyse.dataflow.samples.writes.stores import stores_in, written_to
 from dp2ddp.analyse.program.sources import How
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _is_kept(context: Context, use: ast.Name | ast.Attribute) -> bool:
     """Whether a collection gets something in each round of a loop over batches, and is none that the round makes."""
     program = context.program
     for place in stores_in(context, program.scope(use)).get(text(use), ()):
-        held = place.func.value if isinstance(place, ast.Call) else place.value  # type: ignore[attr-defined]
+        held = written_to(place) if isinstance(place, ast.Call) else place.value  # type: ignore[attr-defined]
         made = program.definitions(held)
         for loop in _batch_loops(context, place):
             if not made or any(not program.is_inside(it, loop) for it in made):

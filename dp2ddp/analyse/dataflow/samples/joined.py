@@ -11,7 +11,7 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.conditions import reaching_in
 from dp2ddp.analyse.dataflow.samples.frames import Frame
-from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Func, Inst, Made, Mod, is_outside_name
 
 if TYPE_CHECKING:
@@ -39,8 +39,26 @@ def _is_output(samples: Samples, node: ast.expr) -> bool:
 def is_output(context: Context, definition: ast.AST) -> bool:
     """Whether a definition gives a name just what a wrapped model hands out."""
     value, _ = context.program.source(definition).written
-    call = context.program.call(value) if isinstance(value, ast.Call) else None
-    return call is not None and context.is_wrapped(call.callees)
+    entry = isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant)
+    made = value.value if entry else value  # type: ignore[union-attr]
+    call = context.program.call(made) if isinstance(made, ast.Call) else None
+    if call is None or not context.is_wrapped(call.callees):
+        return False
+    return not entry or _hands_out_several(context, call)
+
+
+def _hands_out_several(context: Context, call: Call) -> bool:
+    """Whether a wrapped model hands out a tuple, list or dict, as its forward is written: an index takes no sample."""
+    models = {inner for it in call.callees for inner in context.inside(it)}
+    forwards = {it for model in models for it in context.program.methods(model, "forward", call.node)}
+    bodies = [node for it in forwards for node in context.program.body(context.program.scopes[it])]
+    returned = [it.value for it in bodies if isinstance(it, ast.Return)]
+    displays = (ast.Tuple, ast.List, ast.Dict)
+    return (
+        bool(returned)
+        and all(isinstance(it, Inst) for it in models)
+        and all(isinstance(it, displays) for it in returned)
+    )
 
 
 def whole(value: Value) -> Value:

@@ -17,6 +17,7 @@ from dp2ddp.analyse.api.tensors import (
     JOINS_BY_NAME,
     MAKES_ARRAY,
     PAIRS_ROWS,
+    RESIZES,
     SHAPES_LIKE,
     SPREADS,
 )
@@ -37,7 +38,7 @@ from dp2ddp.analyse.dataflow.kinds import (
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.frames import Frame
 from dp2ddp.analyse.dataflow.samples.pairs import turns
-from dp2ddp.analyse.dataflow.samples.sizes import counts, filled, numbered, size_of
+from dp2ddp.analyse.dataflow.samples.sizes import counts, filled, numbered, resized, size_of
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import Const, full_name
@@ -57,6 +58,8 @@ def applied(
         return filled(samples, node, frame)
     if not given:
         return Unclear(node)
+    if is_method and name in RESIZES:
+        return resized(samples, node, frame)
     if does is Does.ORDERS:
         return numbered(samples, node, frame)
     value = samples.value(given[0], frame)

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api.operations import Arguments, Does, written
-from dp2ddp.analyse.api.tensors import NUMBER_ARGUMENTS, SIZE_ARGUMENTS, SIZE_PLACES
+from dp2ddp.analyse.api.tensors import NUMBER_ARGUMENTS, OVERWRITES, SIZE_ARGUMENTS, SIZE_PLACES
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import DEALT, ELSEWHERE, PLAIN, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import Frame
@@ -47,6 +47,17 @@ def filled(samples: Samples, node: ast.Call, frame: Frame) -> Value:
     if values and values[0] in OF_SIZES and all(it in PLAIN for it in values[1:]):
         return Kind.ROWS
     return kinds.same_or_unclear(values, node)
+
+
+def resized(samples: Samples, node: ast.Call, frame: Frame) -> Value:
+    """``x.resize_(len(inputs), 3)`` and ``x.resize_as_(inputs)``, where all that ``x`` holds is written anew then."""
+    around = samples.program.parent(node)
+    if not isinstance(around, ast.Attribute) or around.attr not in OVERWRITES or len(node.args) == 0:
+        return Unclear(node)
+    if node.func.attr == "resize_as_":  # type: ignore[attr-defined]
+        value = samples.value(node.args[0], frame)
+        return Kind.ROWS if value in DEALT else kinds.same_or_unclear([value], node)
+    return filled(samples, node, frame)
 
 
 def _sized(program: Program, node: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:

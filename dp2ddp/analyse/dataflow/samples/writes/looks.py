@@ -198,7 +198,9 @@ class Looks:
                 yield from ((it, []) for it in self._unpacked(statement, made))
 
     def _unpacked(self, statement: ast.Assign, made: ast.AST) -> Iterator[str]:
-        """``batch[0]``, where ``x, y = batch``."""
+        """``batch[0]``, where ``x, y = batch``; what is made there has no other name."""
+        if not isinstance(statement.value, ast.Name | ast.Attribute | ast.Subscript):
+            return
         for target in statement.targets:
             if isinstance(target, ast.Tuple | ast.List) and made in target.elts:
                 yield f"{ast.unparse(statement.value)}[{target.elts.index(made)}]"  # type: ignore[arg-type]

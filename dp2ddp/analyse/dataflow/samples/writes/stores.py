@@ -31,11 +31,21 @@ def stores_in(context: Context, scope: Scope) -> dict[str, list[ast.expr]]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             adds = node.func.attr in LIST_ADDS and node.args
             if adds or writes(node.func.attr):
-                found.setdefault(ast.unparse(node.func.value), []).append(node)
+                found.setdefault(ast.unparse(written_to(node)), []).append(node)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             if isinstance(context.program.parent(node), ast.Assign | ast.AugAssign):
                 found.setdefault(ast.unparse(node.value), []).append(node)
     return found
+
+
+def written_to(call: ast.Call) -> ast.expr:
+    """What methods write into, one after the other: ``x`` of ``x.resize_as_(y).copy_(y)``."""
+    held: ast.expr = call
+    while isinstance(held, ast.Call) and isinstance(held.func, ast.Attribute):
+        if held is not call and not writes(held.func.attr):
+            break
+        held = held.func.value
+    return held
 
 
 def hands_on(value: ast.AST, place: ast.expr) -> bool:
@@ -69,7 +79,7 @@ def with_stores(
     stores = stores_in(samples.context, samples.program.scope(name))
     added: list[Value] = []
     for node in stores.get(text(name), ()) if stores and value not in BY_SAMPLE else ():
-        held = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
+        held = written_to(node) if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
         if not any(it in definitions for it in samples.program.definitions(held)):
             continue
         if isinstance(node, ast.Call) and writes(node.func.attr):  # type: ignore[attr-defined]
