@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
 from dp2ddp.analyse.api.files import EXISTENCE
 from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION, OWN_ITERATION
-from dp2ddp.analyse.api.layers import BACKWARD_STEPS, BACKWARDS, LAYER_HOMES
+from dp2ddp.analyse.api.layers import BACKWARD_STEPS, BACKWARDS, ENABLES_GRADIENTS, LAYER_HOMES, NO_GRADIENTS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import FUNCTION, STEP_FUNCTIONS, WRAP
 from dp2ddp.analyse.api.processes import RUNTIME_NAMES
@@ -834,3 +834,18 @@ def _runtime_name(project: Project, path: Path) -> str:
             ):
                 return alias.asname or alias.name
     return ""
+
+
+def disables_gradients(program: Program, around: ast.AST) -> bool:
+    """Whether no gradients are computed for what stands in a block, or a function; none of it enables them again."""
+    if isinstance(around, ast.With):
+        managers = [item.context_expr for item in around.items]
+    elif isinstance(around, ast.FunctionDef):
+        managers = around.decorator_list
+    else:
+        return False
+    if not NO_GRADIENTS & frozenset[str]().union(*map(program.names_of, managers)):
+        return False
+    return not any(
+        ENABLES_GRADIENTS & program.names_of(it) for it in ast.walk(around) if isinstance(it, ast.Call)
+    )

@@ -365,7 +365,10 @@ class Collating:
                 return self.together([self.of(left), self.of(right)], node)
             case ast.UnaryOp(operand=operand):
                 return self.together([self.of(operand)], node)
-            case ast.Compare(left=left, comparators=others):
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                asks = all(isinstance(it, ast.Is | ast.IsNot) for it in ops)
+                if asks and all(self._is_of_first(it) or self.of(it) is Form.FIXED for it in (left, *others)):
+                    return Form.FIXED  # all samples have it, or none
                 return self.together([self.of(it) for it in (left, *others)], node)
             case ast.BoolOp(values=values):
                 return self.together([self.of(it) for it in values], node)
@@ -627,14 +630,22 @@ class Collating:
         asked = node.args[0] if node.args and set(names) and set(names) <= ASKS_ABOUT_DATA else None
         if isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
             asked = node.func.value
-        if isinstance(asked, ast.Name):
-            held = [self.program.statement(it) for it in self.program.definitions(asked)]
-            alone = len(held) == 1 and isinstance(held[0], ast.Assign)
-            asked = held[0].value if alone else asked  # type: ignore[union-attr]
-        match asked:
+        if asked is not None and isinstance(self._behind(asked), ast.Subscript):
+            return self._is_of_first(asked)
+        return asked is not None and bool(set(names) & ASKS_ABOUT_DATA)
+
+    def _behind(self, node: ast.expr) -> ast.expr:
+        """What a name is given in one place."""
+        held = [self.program.statement(it) for it in self.program.definitions(node)]
+        alone = isinstance(node, ast.Name) and len(held) == 1 and isinstance(held[0], ast.Assign)
+        return held[0].value if alone else node  # type: ignore[union-attr]
+
+    def _is_of_first(self, node: ast.expr) -> bool:
+        """Whether something is the first sample, or one of its parts: ``batch[0]["image"]``."""
+        match self._behind(node):
             case ast.Subscript(value=value, slice=ast.Constant()):
-                return self.of(value) in (Form.SAMPLES, Form.FIXED)
-        return asked is not None and self.of(asked) is not None and bool(set(names) & ASKS_ABOUT_DATA)
+                return self.of(value) in (Form.SAMPLES, Form.FIXED) or self._is_of_first(value)
+        return False
 
     def _rearranged(self, node: ast.Call, name: str) -> Found:
         """``zip(*batch)``, ``list(…)``, ``map(f, …)``."""
@@ -773,6 +784,8 @@ def either(values: list[Found], place: ast.AST) -> Found:
         known = [it for it in known if it is not Form.FIXED]
     if len(known) == 1:
         return known[0]
+    if set(known) == {Form.ROWS, Form.SAMPLES}:
+        return Form.SAMPLES
     displays = [it for it in known if isinstance(it, Parts)]
     if len(displays) < len(known):
         return Across(place)

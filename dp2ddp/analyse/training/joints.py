@@ -20,10 +20,9 @@ from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.api.iteration import NEXT_METHODS
 from dp2ddp.analyse.api.layers import GRAD
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
-from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, is_inserted
+from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, disables_gradients, is_inserted
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.gradients import disables_gradients
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples.joined import is_output
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
@@ -247,7 +246,8 @@ class _Round:
         )
         """Identities of what evaluations run within the round."""
         self._over_batches = frozenset(id(it.node) for it in loops)
-        self.target = getattr(loop.node, "target", None)
+        # of a loop that pulls its batches, it is a counter
+        self.target = getattr(loop.node, "target", None) if loop.pulls is None else None
         self.forwards: list[ast.Call] = []
 
     def sites(self) -> list[Site]:
@@ -341,7 +341,7 @@ class _Round:
         if not isinstance(node, ast.Call):
             return False
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return method in NEXT_METHODS or bool(self.program.names_of(node.func) & {"builtins.next"})
+        return method in NEXT_METHODS or "builtins.next" in self.program.names_of(node)
 
     def _asks_for_gradients(self, node: ast.AST) -> bool:
         """Whether something asks for gradients by what is fed to a model: these are of all samples, or of a part."""

@@ -20,8 +20,7 @@ from dp2ddp.analyse.api.layers import (
 )
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.api.tensors import SHAPES
-from dp2ddp.analyse.context import Context, is_inserted
-from dp2ddp.analyse.dataflow.gradients import disables_gradients
+from dp2ddp.analyse.context import Context, disables_gradients, is_inserted
 from dp2ddp.analyse.processes import elsewhere
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Cls, Inst

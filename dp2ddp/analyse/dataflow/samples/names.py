@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.analyse.api.files import BUILTIN_OPENERS
@@ -34,7 +35,15 @@ def of_name(samples: Samples, node: ast.Name | ast.Attribute, frame: Frame) -> V
     definitions = reaching_in(samples.context, node, frame)
     if definitions:
         return with_changes(samples, node, definitions, _given(samples, node, definitions, frame), frame)
-    return Kind.SAME if is_outside(samples.program, node) or is_literal(samples.program, node) else None
+    fixed = is_outside(samples.program, node) or is_literal(samples.program, node)
+    return Kind.SAME if fixed or _is_starred(samples.program, node) else None
+
+
+def _is_starred(program: Program, node: ast.Name | ast.Attribute) -> bool:
+    """Whether a name comes by ``from data import *``: as what is imported by its name, it has nothing of samples."""
+    if not isinstance(node, ast.Name) or not program.values(node):
+        return False
+    return any(isinstance(it, Path) for it in program.modules[program.file(node).path].stars)
 
 
 def of_attribute(samples: Samples, node: ast.Attribute, frame: Frame) -> Value:
