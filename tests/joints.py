@@ -869,29 +869,6 @@ for epoch in range(2):
         if i == 3:
             print("right", validate(bare))
 """,
-    "labels in a list, of batches that are pulled": """
-def together(batch):
-    return torch.stack([x for x, _ in batch]), [y.view(1) for _, y in batch]
-
-
-pulled = DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True, collate_fn=together)
-batches = iter(pulled)
-for step in range(9):
-    try:
-        x, labels = next(batches)
-    except StopIteration:
-        batches = iter(pulled)
-        x, labels = next(batches)
-    labels = [it.to("cpu") for it in labels]
-    out = net(x)
-    wanted = []
-    for i in range(out.size(0)):
-        wanted.append(labels[i])
-    losses = F.cross_entropy(out, torch.cat(wanted), reduction="none")
-    loss = losses.topk(max(1, len(losses) // 2))[0].mean()
-    STEP
-    print(step, loss.item())
-""",
 }
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
@@ -1324,6 +1301,32 @@ for epoch in range(2):
         else:
             seen = x.amax()
         print(index, seen.item(), loss.item())
+""",
+    "labels that are not followed, of batches that are pulled": """
+import operator
+
+
+def together(batch):
+    return torch.stack([x for x, _ in batch]), [y.view(1) for _, y in batch]
+
+
+pulled = DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True, collate_fn=together)
+batches = iter(pulled)
+for step in range(9):
+    try:
+        x, labels = next(batches)
+    except StopIteration:
+        batches = iter(pulled)
+        x, labels = next(batches)
+    labels = [operator.methodcaller("to", "cpu")(it) for it in labels]
+    out = net(x)
+    wanted = []
+    for i in range(out.size(0)):
+        wanted.append(labels[i])
+    losses = F.cross_entropy(out, torch.cat(wanted), reduction="none")
+    loss = losses.topk(max(1, len(losses) // 2))[0].mean()
+    STEP
+    print(step, loss.item())
 """,
 }
 """Not joined: what is done instead trains to the same numbers."""
