@@ -232,6 +232,14 @@ def test_a_script_that_only_predicts_has_nothing_to_convert(tmp_path: Path) -> N
     assert b"test.py: nothing to do (no training script uses it)" in done.stderr
 
 
+def test_so_has_one_beside_a_trainer_of_which_it_takes_something_else(tmp_path: Path) -> None:
+    script = "from pkg.cli import Narrow, main\nfrom torch import nn\n\nmodel = nn.DataParallel(Narrow())\nmodel.eval()\n"
+    write(Form({**PACKAGE, "test.py": script}), tmp_path)
+    done = run("convert", "test.py", cwd=tmp_path)
+    assert done.returncode == 0 and not done.stdout, done.stderr.decode()
+    assert b"test.py: nothing to do (no training script uses it)" in done.stderr
+
+
 def test_half_a_conversion_is_none(tmp_path: Path) -> None:
     """Whatever the collectors find: a wrap without its start, or without a loader, is an error."""
     write(FORMS["entry: a thin script"], tmp_path)

@@ -15,7 +15,7 @@ from dp2ddp.facts import ANY_TIER, NO_TIER, Problem, Unused
 
 def unused(context: Context, call: Call) -> Iterator[Unused]:
     """A wrap that no program runs and trains: worth an error only where nothing else is there to be converted."""
-    runs = any(id(call.node) in context.program_runs(file) for file in context.program.files)
+    runs = _runs(context, call)
     others = context.scripts or context.beside
     if runs and (missing := _missing(context, call)):
         yield missing
@@ -25,7 +25,8 @@ def unused(context: Context, call: Call) -> Iterator[Unused]:
     if runs and not others and (found := list(without_backward(context, call))):
         yield from found
         return
-    noted = bool(others) or runs
+    predicts = any(_runs(context, it) for it in (*context.wraps, *context.idle_wraps))
+    noted = bool(others) or runs or predicts
     message = "this DataParallel is not converted: no training script that was given runs it"
     help = "" if runs else "if another script runs it, convert that one"
     if not runs and (uncalled := _uncalled(context, call)):
@@ -35,6 +36,11 @@ def unused(context: Context, call: Call) -> Iterator[Unused]:
         )
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
+
+
+def _runs(context: Context, call: Call) -> bool:
+    """Whether a file runs a wrap as a program: to predict, where nothing trains it."""
+    return any(id(call.node) in context.program_runs(file) for file in context.program.files)
 
 
 def without_backward(context: Context, call: Call) -> Iterator[Unused]:
