@@ -1223,3 +1223,15 @@ def test_what_all_processes_make_together_is_written_once(
     run(lab, tmp_path, program + "print(len(torch.load('made.pt')))\n")
     text = (tmp_path / "train.py").read_text()
     assert "main_process_first" not in text and "ddp.save(" in text
+
+
+def test_a_forward_hook_that_marks_its_module_is_not_named() -> None:
+    """nn.DataParallel's replicas take with them what is set on them; another object keeps it."""
+    hook = "def hook(module, inputs, output):\n    module.seen = module.seen + output.numel()\n\n\nmodel.module.seen = 0\n"
+    text = START + hook + "model.module.register_forward_hook(hook)\n" + LOOP
+    other = text.replace("module.seen = module.seen", "START.seen = module.seen").replace(
+        "def hook", "class START:\n    seen = 0\n\n\ndef hook"
+    )
+    for program, is_named in ((text, False), (other, True)):
+        found = convert(Project.of({Path("/example/train.py"): program})).findings
+        assert any("this rank" in it.message or "each rank's part" in it.message for it in found) == is_named

@@ -47,8 +47,10 @@ def forward(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             continue
         own = any(isinstance(callee, Func | Bound) for callee in call.callees)
         if not own and context.runs_in_training(call.node) and not counts_by_itself(context, call, loops):
-            keeps = any(map(_keeps, _functions(context, call.node.args[0])))
-            if keeps and is_come_to(context, call.node):
+            hooks = _functions(context, call.node.args[0])
+            if all(map(_marks_module, hooks)):
+                continue  # on several GPUs, nn.DataParallel loses that with its replicas
+            if any(map(_keeps, hooks)) and is_come_to(context, call.node):
                 yield context.obstacle(
                     call.node,
                     f"the hook `{ast.unparse(call.node.args[0])}` sees only each rank's part of the batch",
@@ -98,6 +100,15 @@ def _is_counted(context: Context, name: ast.Name) -> bool:
 def _keeps(scope: Scope) -> bool:
     """Whether a function keeps something outside of itself, or says it."""
     return any(True for _ in _kept(scope))
+
+
+def _marks_module(scope: Scope) -> bool:
+    """Whether all that a hook keeps is set on the module that it is called with."""
+    nodes = [inner for statement in scope.body for inner in ast.walk(statement)]
+    stores = [it.value for it in nodes if isinstance(it, ast.Attribute) and isinstance(it.ctx, ast.Store)]
+    module = next((it for it in scope.params if it not in ("self", "cls")), None)
+    on_it = all(isinstance(it, ast.Name) and it.id == module for it in stores)
+    return on_it and list(_kept(scope)) == [None] * len(stores)
 
 
 def _kept(scope: Scope) -> Iterator[ast.expr | None]:
