@@ -53,7 +53,7 @@ GIVEN = """
     |mean3, mean3|1, 1, 2, 2|0.5, mean3|running, running, None, None, True|running, running|(2.0,)|(1, 2), True
     |3, 0.5, 1.0|3, 1, 1.0|2, 0, 1.0|2, 1, 1.0|torch.tensor([0.2, 0.7], dtype=x.dtype), 1|[0, 1]|[1, 2]|[-1]|[-2]|[-1, -2]
     |rows3, -1, 2.0|rows7, None, 0.5|rows7|rows7, scale_grad_by_freq=True|y, p=1.0|(0, 2), (0, 1)|1, -1|-1, 1|1, -2|-2, -1
-    |x.size()|(len(x), 3, 5, 4, 6)|2, 3|1, 2, 0.5|dims=1|dims=(1, 2)|1, dims=1|1, [1, 2]|1, [0, 1]|y, y|1, index, y, 'sum'|other=y|other=0.5
+    |x.size()|(len(x), 3, 5, 4, 6)|2, 3|1, 2, 0.5|dims=1|dims=(1, 2)|1, dims=1|1, [1, 2]|1, [0, 1]|y, y|1, index, y, 'sum'|other=y|other=0.5|minlength=9
     """.replace("\n    ", "").strip().split("|")
 PLAINLY = """
     ||y|0.5|2|1|y, 0.5|y, z|y, z, 0.5|0.1, 0.9|mask, 0.5|torch.float64|dim=1|dim=0

@@ -257,6 +257,23 @@ def _repeats_each(arguments: Arguments) -> Does:
     return Does.SAMPLES if known else Does.MIXES
 
 
+def _histogram(arguments: Arguments) -> Does:
+    """``histc``: how many numbers there are in each bin, where the bounds are given and no part's own."""
+    bounds = [arguments.get(1, "min"), arguments.get(2, "max")]
+    given = [
+        it for it in bounds if it is not None and not arguments.is_of_batch(it) and not arguments.counts(it)
+    ]
+    known = not arguments.hides and len(given) == 2 and ast.dump(given[0]) != ast.dump(given[1])
+    return Does.TOTAL if known else Does.MIXES
+
+
+def _bin_counts(arguments: Arguments) -> Does:
+    """``bincount``: how often each number is there, in as many places as are asked for."""
+    least, weights = arguments.get(2, "minlength"), arguments.get(1, "weights")
+    known = not arguments.hides and least is not None and weights is None and not arguments.is_of_batch(least)
+    return Does.TOTAL if known else Does.MIXES
+
+
 def _view(arguments: Arguments) -> Does:
     """``view`` and ``reshape``: the samples are still first where the first size is theirs, or left open."""
     sizes = arguments.sizes
@@ -641,6 +658,8 @@ TABLE: tuple[Operation, ...] = (
     *_table(always(Does.MOVES), "torch.hstack torch.vstack torch.dstack", shapes=True),
     *_table(always(Does.PICKS), "masked_select"),
     *_table(always(Does.TOTAL), "dot"),
+    *_table(_histogram, "histc", rows=1),
+    *_table(_bin_counts, "bincount N.bincount", rows=1),
     # What is asked of a tensor.
     *_table(
         always(Does.TELLS),
@@ -679,8 +698,8 @@ TABLE: tuple[Operation, ...] = (
     *_table(
         _mixes,
         """
-        torch,F.batch_norm/BatchNorm1d/BatchNorm2d/BatchNorm3d/SyncBatchNorm pdist cov corrcoef trace dist histc
-        bincount unique unique_consecutive nonzero argwhere equal allclose triu tril diag kron msort flipud
+        torch,F.batch_norm/BatchNorm1d/BatchNorm2d/BatchNorm3d/SyncBatchNorm pdist cov corrcoef trace dist
+        unique unique_consecutive nonzero argwhere equal allclose triu tril diag kron msort flipud
         /LSTM /GRU /RNN /TransformerEncoderLayer /MultiheadAttention /Softmax2d
         F.scaled_dot_product_attention
         """,
