@@ -442,7 +442,27 @@ class Meter:
 meter = Meter()
 """
 
+OF_KINDS = """
+def collate(batch):
+    if isinstance(batch[0][0], torch.Tensor):
+        inputs = torch.stack([it[0] for it in batch])
+    else:
+        inputs = [it[0] for it in batch]
+    first = batch[0]
+    if first[1] is None:
+        targets = None
+    else:
+        targets = torch.stack([it[1] for it in batch])
+    return inputs, targets
+
+
+"""
+BY_FIRST = OF_KINDS.replace("first[1] is None", "first[1] > 0").replace(
+    "targets = None", "targets = 1 - torch.stack([it[1] for it in batch])"
+)
 CASES = {
+    "of what kind the first sample is": Case(collated(OF_KINDS)),
+    "by a number of the first sample": Case(collated(BY_FIRST), TOGETHER),
     "a list by its class": Case(
         looped(MAXIMA.format("list()", "terms.append(outputs.abs().mean())", "sum(terms)"))
     ),

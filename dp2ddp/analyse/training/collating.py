@@ -630,9 +630,12 @@ class Collating:
         asked = node.args[0] if node.args and set(names) and set(names) <= ASKS_ABOUT_DATA else None
         if isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
             asked = node.func.value
-        if asked is not None and isinstance(self._behind(asked), ast.Subscript):
-            return self._is_of_first(asked)
-        return asked is not None and bool(set(names) & ASKS_ABOUT_DATA)
+        match None if asked is None else self._behind(asked):
+            case None:
+                return False
+            case ast.Subscript(slice=ast.Constant()):
+                return self._is_of_first(asked)  # type: ignore[arg-type]
+        return bool(set(names) & ASKS_ABOUT_DATA)
 
     def _behind(self, node: ast.expr) -> ast.expr:
         """What a name is given in one place."""
