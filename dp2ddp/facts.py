@@ -543,7 +543,7 @@ class Number(Fact):
     rows: Anchor | None = None
 
     @classmethod
-    def left(cls, what: str, *, kept: bool = False, told: str = "", **place: Any) -> Number:
+    def left(cls, what: str, *, kept: bool = False, told: str | None = None, **place: Any) -> Number:
         """One that stays the rank's own, which the program may be shown for the whole batch's.
 
         ``told``: what to do for it to be all ranks', as a template; else it is taken for a mean.
@@ -553,7 +553,7 @@ class Number(Fact):
     @property
     def as_left(self) -> Number:
         """The same, as one that stays the rank's own."""
-        told = told_by("sum", self.what) if self.kind in ("sum", "batch", "added") else ""
+        told = told_by("sum", self.what) if self.kind in ("sum", "batch", "added") else None
         return _without_sum(replace(self, kind="left", average="", name="", before=None), told)
 
 
@@ -566,9 +566,9 @@ def told_by(function: str, what: str) -> str:
     return f"use `{{ddp}}.{function}({what})`"
 
 
-def _without_sum(number: Number, told: str) -> Number:
+def _without_sum(number: Number, told: str | None) -> Number:
     what = number.what
-    told = told or told_by("mean", what)
+    told = told_by("mean", what) if told is None else told
     message = f"`{what}` could {'hold' * number.kept or 'be'} rank 0's{' values' * number.kept} only"
     holds = Assumption(number.at, f"`{what}` is equal on all ranks, or rank 0's value is good enough")
     help = told.replace("{ddp}", number.ddp)

@@ -1328,5 +1328,53 @@ for step in range(9):
     STEP
     print(step, loss.item())
 """,
+    "a tensor of which each replica gets some rows": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x, scale):
+        return self.head(x) * scale
+
+
+even = DataLoader(TensorDataset(X, Y), batch_size=12, drop_last=True)
+net = nn.DataParallel(Net())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+scale = torch.linspace(0.5, 2, 12).view(12, 1)
+for epoch in range(2):
+    for x, y in even:
+        out = net(x, scale)
+        loss = F.cross_entropy(out, y)
+        STEP
+    print(epoch, loss.item())
+""",
+    "a state that begins with a row for each sample": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.GRUCell(6, 4), nn.Linear(4, 3)
+
+    def forward(self, x, h):
+        h = self.cell(x, h)
+        return self.head(h), h
+
+    def begun(self, size):
+        weight = next(self.parameters())
+        return weight.new_zeros(size, 4), 0
+
+
+even = DataLoader(TensorDataset(X, Y), batch_size=12, drop_last=True)
+net = nn.DataParallel(Net())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    h, seen = net.module.begun(12)
+    for x, y in even:
+        h = h.detach()
+        out, h = net(x, h)
+        loss = F.cross_entropy(out, y)
+        STEP
+    print(epoch, loss.item(), seen)
+""",
 }
 """Not joined: what is done instead trains to the same numbers."""

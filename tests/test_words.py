@@ -219,7 +219,7 @@ def test_a_reason_that_a_loss_settles_beyond_what_is_not_known_names_it() -> Non
 
 
 def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
-    loss = "    criterion(outputs, targets.cuda()).backward()\n    {name} = count(outputs)\n    print({name})"
+    loss = "    criterion(outputs, targets.cuda()).backward()\n    {name} = count(outputs)\n    print('%.3f' % {name})"
     before = "from elsewhere import count\n"
     (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name="seen")))
     assert finding == (
@@ -237,7 +237,12 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("seen = count(outputs)\nprint(seen)", "use `ddp.mean(seen)`, or --sharded"),
+        ("seen = count(outputs)\nprint(seen)", "use --sharded if rank 0's will do"),
+        ("seen = count(outputs)\nprint(round(seen, 3))", "use `ddp.mean(seen)`, or --sharded"),
+        (
+            "seen = count(outputs)\nprint(round(seen / count(targets), 3))",
+            "use `ddp.sum` of what is divided, and of what it is divided by",
+        ),
         (
             "seen = count(outputs)\nseen += len(count(outputs))\nprint(seen)",
             "use `ddp.sum(seen)`, or --sharded",
@@ -248,8 +253,8 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
         ),
         ("seen = f'{count(outputs)} of them'\nprint(seen)", "use `ddp.mean` on the numbers in it"),
         (
-            "seen = count(outputs)\nif rank() == 0:\n    print(seen)",
-            "use `ddp.mean(seen)`, computed on all ranks",
+            "seen = count(outputs)\nif rank() == 0:\n    print(round(seen, 3))",
+            "use `ddp.mean(seen)`, before the condition in line",
         ),
     ],
 )

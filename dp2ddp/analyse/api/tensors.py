@@ -232,7 +232,7 @@ OF_TENSORS |= operations.methods(Does.NUMBERS)
 # Methods that only tensors have, and those of what makes one number that others have, too.
 OF_TENSORS_ALONE = frozenset("""
     cuda cpu detach contiguous view expand expand_as unsqueeze float double half long eq ne gt ge lt le t topk norm
-    logsumexp requires_grad_ backward
+    logsumexp requires_grad_ backward new_zeros new_ones new_full new_empty new_tensor
     """.split())
 # Those of them that batches of other kinds don't have, with what arrays have, too.
 SHOW_TENSORS = (OF_TENSORS_ALONE | LEAVES_TORCH | {"size", "shape", "dim", "reshape", "mean"}) - {

@@ -10,19 +10,25 @@ from functools import cached_property
 from dp2ddp.analyse.api.layers import SEQUENTIAL, SETS_MODE
 from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.api.options import OPTIONS
+from dp2ddp.analyse.api.tensors import HANDS_ON
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import columns
 from dp2ddp.analyse.dataflow.samples.conditions import may_run, reaching_in
 from dp2ddp.analyse.dataflow.samples.follower import Samples
-from dp2ddp.analyse.dataflow.samples.frames import Frame
+from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.functions import arguments, call_in
 from dp2ddp.analyse.dataflow.samples.layers import layer_does
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Bound, Coll, Func, Inst, Made, closure, full_name
+from dp2ddp.facts import Problem
+
+HANDED = 6
+"""How many names what a model is given is followed through."""
 
 
 class Forwards(Samples):
@@ -52,6 +58,8 @@ class Forwards(Samples):
                 return Unclear(given)
         if inputs and all(value in PLAIN for value in inputs):
             return Kind.SAME  # each process computes the whole of it
+        if not in_columns and (whole := next(filter(self.is_cut, handed(call.node)), None)) is not None:
+            return Unclear(whole, _of_whole(whole), refuted=True)
         models = [model for callee in call.callees for model in self._models(callee)]
         given_to = self._keywords(call) if models else frozenset()
         fitting = [model for model in models if self._takes(model, call, given_to)] or models
@@ -62,6 +70,47 @@ class Forwards(Samples):
             return known
         flat = any(map(self._is_flat, self._returned(fitting, call)))
         return Unclear(call.node) if flat else columns.handed_out(known, call.node)
+
+    def is_cut(self, node: ast.expr, seen: frozenset[int] = frozenset()) -> bool:
+        """Whether something that a model is given is, or begins as, a tensor that is the same on all ranks.
+
+        nn.DataParallel gives each replica some of its rows, as of any tensor: those of a batch.
+        """
+        if id(node) in seen or len(seen) > HANDED:
+            return False
+        seen |= {id(node)}
+        match node:
+            case ast.Name():
+                sources = [self.program.source(it) for it in self.program.definitions(node)]
+                written = [it.written for it in sources if it.how is How.ASSIGNED]
+                return any(
+                    value is not None and self._is_cut_at(value, place, seen) for value, place in written
+                )
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in HANDS_ON:
+                return self.is_cut(inner, seen)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return any(self.is_cut(it, seen) for it in parts)
+        return self._is_whole_tensor(node)
+
+    def _is_cut_at(self, value: ast.expr, place: tuple[int | None, ...], seen: frozenset[int]) -> bool:
+        """The same of an entry of what an expression is."""
+        if not place:
+            return self.is_cut(value, seen)
+        entered = self.program.entered(value) if isinstance(value, ast.Call) else frozenset[int]()
+        for index in entered:
+            for node in self.program.results(self.program.scopes[index]):
+                made = node.value if isinstance(node, ast.Return) else None
+                at = place[0]
+                if isinstance(made, ast.Tuple | ast.List) and at is not None and at < len(made.elts):
+                    if self._is_whole_tensor(made.elts[at]):
+                        return True
+        return False
+
+    def _is_whole_tensor(self, node: ast.expr) -> bool:
+        if kinds.tensor(self.value(node, OPEN), node) not in PLAIN:
+            return False
+        rank = self.dimensions.of(node)
+        return self.dimensions.is_tensor(node) and (rank is None or rank > 0)
 
     def _is_flat(self, node: ast.expr) -> bool:
         """Whether what a model returns is known to lack a dimension: of time, of samples, of what is told of each."""
@@ -266,6 +315,11 @@ def is_layer(program: Program, value: object, asked: frozenset[object] = frozens
         behind = asked | {value}
         return bool(last) and all(is_layer(program, it, behind) for it in last if it not in asked)
     return layer_does(program, value) is not None
+
+
+def _of_whole(given: ast.expr) -> Problem:
+    """What to say of a tensor that each replica is given some rows of, though it is made of no batch."""
+    return Problem(f"nn.DataParallel divides `{ast.unparse(given)}`, too, which is the same on all ranks", "")
 
 
 def _known(value: Value) -> Value:

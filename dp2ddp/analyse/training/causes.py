@@ -13,7 +13,7 @@ from dp2ddp.analyse.api.tensors import FILLS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, ELSEWHERE, NUMBERS, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, ELSEWHERE, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.training import assuming
@@ -85,7 +85,9 @@ def _said(
     here = program.scope(place) is program.scope(backward)
     around = program.parent(place)
     if _decides(around, place):
-        cure = "use batches of one size (drop_last=True)" if Kind.COUNT in given else "use torch.where there"
+        sizes = all(it in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in given) and Kind.COUNT in given
+        values = "" if "len(" in _written(place) else "use torch.where there"
+        cure = "use batches of one size (drop_last=True)" if sizes else values
         yield f"the loss depends on `if {_written(place)}`, which differs across ranks", cure
     loops = isinstance(around, ast.For | ast.comprehension) and around.iter is place
     if loops and kinds.tensor(samples.drawn(place), place) is Kind.EACH:  # type: ignore[arg-type]
@@ -102,7 +104,7 @@ def _said(
                 GATHERED if here else ""
             )
         message = f"the loss uses {code}, which depends on the batch size: it differs across ranks"
-        yield message, "use a value equal on all ranks"
+        yield message, ""
     if value.refuted and given and all(it in NUMBERS for it in given):
         yield f"the loss uses {code}, whose average over ranks is not its value on the global batch", (
             GATHERED if here else ""

@@ -273,7 +273,9 @@ class _Round:
             given = [kinds.tensor(self.samples.of(it), it) for it in _given(call.node)]
             if all(it in PLAIN for it in given):
                 continue
-            if not all(it in (*DEALT, *PLAIN) for it in given):
+            if not all(it in (*DEALT, *PLAIN) for it in given) or any(
+                map(self.samples.is_cut, _given(call.node))
+            ):
                 raise Unjoinable
             found.append(call.node)
         return found

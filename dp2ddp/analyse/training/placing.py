@@ -101,7 +101,8 @@ def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iter
         yield _number(context, first)
     elif not _is_plain(context, first.node, guard):
         what = ast.unparse(first.node)
-        told = f"{told_by('mean' if first.kind == 'mean' else 'sum', what)}, computed on all ranks"
+        before = "" if guard is None else f", before the condition in line {guard.at.span.line}"
+        told = told_by("mean" if first.kind == "mean" else "sum", what) + before
         yield from (
             (
                 _number(context, it)

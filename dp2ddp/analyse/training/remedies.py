@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api.containers import FEEDS_METERS
+from dp2ddp.analyse.api.numbers import MAKES_NUMBER, NUMBERS
 from dp2ddp.analyse.api.tensors import SIZE_WORDS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.updates import updated
@@ -16,18 +17,27 @@ _OF_ONE = ("rank", "main_process", "master")
 
 
 def told(context: Context, statement: ast.stmt, what: str, kept: bool) -> str:
-    """What to do about a name that a statement shows, as a template; ``kept``: it is an object that keeps numbers."""
+    """What to do about a name that a statement shows, as a template; ``kept``: it is an object that keeps numbers.
+
+    Nothing where it is not known to be a number: pictures, points and texts of samples have no mean.
+    """
     if kept:
         line = _fed(context, statement, what)
         return "give it `{ddp}.batch_loss(loss)`" + (f" (line {line})" if line else "")
+    guard = _guard(context, statement)
+    before = "" if guard is None else f", before the condition in line {guard}"
     if _is_text(context, statement, what):
-        return "use `{ddp}.mean` on the numbers in it" + ", on all ranks" * _is_of_one(context, statement)
+        return "use `{ddp}.mean` on the numbers in it" + before
     beside = _divisor(statement, what)
     if beside is not None and _is_total(context, statement, beside):
-        way = f"use `{{ddp}}.sum({what}) / {{ddp}}.sum({beside})`"
-    else:
-        way = told_by("sum" if _is_total(context, statement, what) else "mean", what)
-    return way + ", computed on all ranks" * _is_of_one(context, statement)
+        return f"use `{{ddp}}.sum({what}) / {{ddp}}.sum({beside})`" + before
+    if _is_total(context, statement, what):
+        return told_by("sum", what) + before
+    if not _is_number(context, statement, what):
+        return ""
+    if _is_ratio(context, statement, what):
+        return "use `{ddp}.sum` of what is divided, and of what it is divided by" + before
+    return told_by("mean", what) + before
 
 
 def _function(context: Context, statement: ast.stmt) -> Iterator[ast.AST]:
@@ -112,7 +122,90 @@ def _divisor(statement: ast.stmt, what: str) -> str | None:
     return None
 
 
-def _is_of_one(context: Context, statement: ast.stmt) -> bool:
-    """Whether a condition has only one rank come there, where it can't wait for the others."""
-    tests = (it.test for it in context.program.ancestors(statement) if isinstance(it, ast.If))
-    return any(word in ast.unparse(test) for test in tests for word in _OF_ONE)
+def _guard(context: Context, statement: ast.stmt) -> int | None:
+    """The line of a condition that has only one rank come there, where it can't wait for the others."""
+    around = (it for it in context.program.ancestors(statement) if isinstance(it, ast.If))
+    guards = [it for it in around if any(word in ast.unparse(it.test) for word in _OF_ONE)]
+    return context.program.location(guards[-1]).span.line if guards else None
+
+
+def _is_number(context: Context, statement: ast.stmt, what: str) -> bool:
+    """Whether a name is known to be a number: by how it is shown, or by what it is given."""
+    losses = (context.loss(it) for it in context.backwards)
+    if _is_of_numbers(what) or any(ast.unparse(it) == what for it in losses):
+        return True
+    shown = (it for it in ast.walk(statement) if isinstance(it, ast.expr) and ast.unparse(it) == what)
+    return any(_is_shown_as_number(context, it) for it in shown) or any(
+        map(_makes_number, _made(context, statement, what))
+    )
+
+
+def _is_of_numbers(what: str) -> bool:
+    """``meter.avg`` and ``loss.item()``."""
+    owner, _, name = what.removesuffix("()").rpartition(".")
+    return bool(owner) and name in NUMBERS
+
+
+def _made(context: Context, statement: ast.stmt, what: str) -> Iterator[ast.expr]:
+    """What a name is given, or has added, in the function."""
+    for node in _function(context, statement):
+        if (change := updated(node)) is not None and ast.unparse(change.target) == what:
+            yield change.value
+        elif isinstance(node, ast.Assign) and any(ast.unparse(it) == what for it in node.targets):
+            yield node.value
+
+
+def _is_shown_as_number(context: Context, node: ast.expr) -> bool:
+    """``{:.3f}``, ``round(x)``, ``x.item()``, ``add_scalar(name, x)`` and arithmetic."""
+    match context.program.parent(node):
+        case ast.Attribute(attr=name):
+            return name in NUMBERS
+        case ast.FormattedValue(format_spec=spec):
+            return spec is not None
+        case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str(text))):
+            return "%s" not in text
+        case ast.BinOp(op=op):
+            return not isinstance(op, ast.Mod)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            return ":." in text or "f}" in text
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return "scalar" in name or name in MAKES_NUMBER
+        case ast.Tuple() as around:
+            outer = context.program.parent(around)
+            return isinstance(outer, ast.BinOp) and _is_shown_as_number(context, around)
+    return False
+
+
+def _makes_number(value: ast.expr) -> bool:
+    match value:
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in NUMBERS
+        case ast.Call(func=ast.Name(id=name)):
+            return name in MAKES_NUMBER or name == "sum"
+        case ast.BinOp(left=left, right=right):
+            return any(map(_makes_number, (left, right)))
+        case ast.Constant(value=number):
+            return isinstance(number, int | float)
+        case ast.Attribute(attr=name):
+            return name in NUMBERS
+    return False
+
+
+def _is_ratio(context: Context, statement: ast.stmt, what: str) -> bool:
+    """Whether a number is a quotient of two that are not known, or is divided by one where it is shown."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and ast.unparse(node.left) == what:
+            return not isinstance(node.right, ast.Constant)
+    return any(_divides(context, statement, it) for it in _made(context, statement, what))
+
+
+def _divides(context: Context, statement: ast.stmt, value: ast.expr, depth: int = 0) -> bool:
+    """Whether a value is made by a division: itself, or what a name in it is given."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            if not isinstance(node.right, ast.Constant):
+                return True
+        elif isinstance(node, ast.Name) and depth < 2:
+            if any(_divides(context, statement, it, depth + 1) for it in _made(context, statement, node.id)):
+                return True
+    return False
