@@ -20,6 +20,8 @@ THREE = {
     "an accuracy without a tensor",
     "padding to the longest",
 }
+# What torch's CTC refuses: it is converted, and stops as before.
+STOPS = {"speech, not turned", "speech, turned elsewhere"}
 UNEVEN = {
     "ten": ("", "batch_size=10"),
     "eleven and the rest dropped": ("", "batch_size=11, drop_last=True"),
@@ -41,13 +43,15 @@ def trained(lab: Lab, text: str, processes: int) -> tuple[Run, Run]:
     ):
         path = write(lab, kind, code)
         (path.parent / "fitting.py").write_text(FITTING)
-        found.append(lab.run(path, timeout=60, **options).ok())
+        (path.parent / "scales.csv").write_text("0.5\n2.0\n")
+        found.append(lab.run(path, timeout=60, folder=path.parent, **options).ok())
     return found[0], found[1]
 
 
 @pytest.mark.sample(processes=(2, 3), every=7)
 @pytest.mark.parametrize(
-    ("name", "processes"), [*((name, 2) for name in CASES), *((name, 3) for name in sorted(THREE))]
+    ("name", "processes"),
+    [*((name, 2) for name in CASES if name not in STOPS), *((name, 3) for name in sorted(THREE))],
 )
 def test_what_batches_are_made_of_changes_no_step(lab: Lab, name: str, processes: int) -> None:
     before, after = trained(lab, CASES[name].text, processes)
