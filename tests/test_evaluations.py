@@ -962,3 +962,16 @@ def test_whole_batches_are_divided_as_they_are() -> None:
 def unplaced(message: str) -> str:
     """A message without the places that it names."""
     return re.sub(r" \((line \d+|\w+\.py:\d+)\)", "", message)
+
+
+@pytest.mark.parametrize(("size", "is_divided"), [("3", True), ("1", False)])
+def test_the_size_of_a_batch_may_stand_in_a_dict(size: str, is_divided: bool) -> None:
+    text = written(next(iter(DIVIDED)))
+    assert "(23,))), batch_size=3)" in text
+    text = text.replace("(23,))), batch_size=3)", "(23,))), **settings)")
+    text = text.replace(
+        "torch.manual_seed(3)\n",
+        f"settings = {{'batch_size': {size}, 'shuffle': False}}\ntorch.manual_seed(3)\n",
+    )
+    after, _ = converted(text)
+    assert ("in enumerate(ddp.divide_batches(loader)):" in after) == is_divided

@@ -29,6 +29,7 @@ from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 from dp2ddp.analyse.evaluation.evaluating import EvaluationLoop, Surroundings, Whole, base_name, draws_always
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.training import loaders
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Division
 
@@ -89,11 +90,15 @@ class Divided(EvaluationLoop):
             call = self.context.loader_call(made.site) if self.context.is_loader(made) else None  # type: ignore[union-attr]
             if call is None:
                 raise Whole(draw, f"it is unclear which DataLoader `{ast.unparse(draw)}` is")
-            size, sampler = call.argument("batch_size", 1), call.argument("batch_sampler", None)
-            if sampler is None and (size is None or ast.unparse(size) in ("1", "None")):
+            if loaders.hides_arguments(self.context, call):
+                raise Whole(call.node, "its batch size comes from a dict that can't be analysed")
+            sizes, sampler = (
+                loaders.given_for(self.context, call, name) for name in ("batch_size", "batch_sampler")
+            )
+            if not sampler and (not sizes or any(ast.unparse(it) in ("1", "None") for it in sizes)):
                 raise Whole(call.node, "a batch of 1 can't be divided")
-            given = call.argument("collate_fn", 6)
-            for collate in [*([given] if given is not None else []), *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
+            given = loaders.given_for(self.context, call, "collate_fn")
+            for collate in [*given, *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
                 if ast.unparse(collate) == "None":
                     continue
                 raise Whole(collate, f"batches of `{ast.unparse(collate)}` may not be divisible")
