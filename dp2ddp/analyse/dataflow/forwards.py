@@ -20,6 +20,7 @@ from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
 from dp2ddp.analyse.dataflow.samples.functions import arguments, call_in
 from dp2ddp.analyse.dataflow.samples.layers import layer_does
+from dp2ddp.analyse.dataflow.samples.writes.stores import stores_in
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.scopes import Scope
@@ -80,6 +81,8 @@ class Forwards(Samples):
             return False
         seen |= {id(node)}
         match node:
+            case ast.Name() if node.id in stores_in(self.context, self.program.scope(node)):
+                return False  # rows that the program writes: its own batch
             case ast.Name():
                 sources = [self.program.source(it) for it in self.program.definitions(node)]
                 written = [it.written for it in sources if it.how is How.ASSIGNED]
@@ -96,6 +99,8 @@ class Forwards(Samples):
         """The same of an entry of what an expression is."""
         if not place:
             return self.is_cut(value, seen)
+        if kinds.tensor(self.value(value, OPEN), value) not in PLAIN:
+            return False  # a batch, or what is made of one
         entered = self.program.entered(value) if isinstance(value, ast.Call) else frozenset[int]()
         for index in entered:
             for node in self.program.results(self.program.scopes[index]):
