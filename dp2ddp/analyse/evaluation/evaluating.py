@@ -85,6 +85,7 @@ CURES = {
     "per replica": "return one row per sample",
     "batch index": "count samples instead",
     "copy of the model": "use the model itself",
+    "comes from a dict": "write `batch_size=` in the call",
     "batch of 1": "use a larger batch size, if the loop can take one",
     "not be divisible": "only add up or append in the loop",
     "read elsewhere": "use another name here",
