@@ -70,6 +70,10 @@ class Texts:
                     if isinstance(target, ast.Name):
                         found.setdefault(target.id, []).append(node.value)
                         plain.add(id(target))
+            elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name):
+                if elements := _written_out(node.iter):
+                    found.setdefault(node.target.id, []).extend(elements)
+                    plain.add(id(node.target))
             elif isinstance(node, ast.arg) and id(node) not in plain:
                 found.setdefault(node.arg, []).append(None)
             elif isinstance(node, ast.alias):
@@ -219,6 +223,12 @@ def _filled(pieces: list[str], values: list[ast.expr | None]) -> list[ast.expr |
     for value, piece in zip(values, pieces[1:], strict=True):
         found += [value, ast.Constant(piece)]
     return found
+
+
+def _written_out(sequence: ast.expr) -> list[ast.expr]:
+    """The elements of a list or tuple that stands there; empty for any other."""
+    elements = sequence.elts if isinstance(sequence, ast.List | ast.Tuple) else []
+    return [] if any(isinstance(it, ast.Starred) for it in elements) else elements
 
 
 def _given(function: ast.FunctionDef, calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr | None]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.analyse.program.link import Program
-from dp2ddp.analyse.program.values import Inst
+from dp2ddp.analyse.program.values import Ext, Inst
 from dp2ddp.source import Project
 
 LOOP = """\
@@ -66,6 +66,31 @@ def test_what_makes_an_object_is_followed(name: str) -> None:
     value = program.modules[path].body[-1].value
     found = [it for it in program.values(value) if isinstance(it, Inst)]
     assert [program.scopes[it.cls.scope].node.name for it in found] == ["Net"]
+
+
+NAMED_MODULES = {
+    "a name": ('importlib.import_module("os.path")', {"os.path"}),
+    "one of several": (
+        '[importlib.import_module(it) for it in ("numpy", "torch.nn")]',
+        {"numpy", "torch.nn"},
+    ),
+    "a package": ('__import__("torch.nn")', {"torch"}),
+    "not known": ("importlib.import_module(input())", set()),
+    "partly known": ('importlib.import_module("torch." + input())', set()),
+    "the project's": ('importlib.import_module("parts")', set()),
+}
+
+
+@pytest.mark.parametrize("name", NAMED_MODULES)
+def test_modules_of_others_are_known_where_their_names_are(name: str) -> None:
+    expression, modules = NAMED_MODULES[name]
+    path, other = Path("/example/a.py"), Path("/example/parts.py")
+    project = Project.of({path: f"import importlib\n\n{expression}\n", other: ""})
+    found = Program(project, project.files.values())
+    call = next(
+        it for it in found.nodes.values() if isinstance(it, ast.Call) and "import" in ast.unparse(it.func)
+    )
+    assert {it.name for it in found.values(call) if isinstance(it, Ext)} == modules
 
 
 def test_the_other_branch_of_a_condition_reaches_a_place_only_round_a_loop() -> None:

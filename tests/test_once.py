@@ -123,7 +123,7 @@ for i in trange(2, desc="again"):
 """,
 )
 BOARDS = program(
-    imports="import os\nimport visdom\nfrom tensorboardX import SummaryWriter",
+    imports="import importlib\nimport os\nimport visdom\nfrom tensorboardX import SummaryWriter",
     setup="""\
 class Trainer:
     def __init__(self, folder):
@@ -163,6 +163,17 @@ class Forwarding:
         return getattr(self.inner, name)
 
 
+class Found:
+    def __init__(self, folder):
+        for name in ("no_board_at_all", "tensorboardX"):
+            try:
+                module = importlib.import_module(name)
+                self.inner = module.SummaryWriter(folder)
+                break
+            except ImportError:
+                pass
+
+
 vis = visdom.Visdom(env="x")
 assert vis.check_connection()
 window = None
@@ -172,6 +183,7 @@ trainer = Trainer("logs")
 callback = Callback(trainer.writer)
 own = Own("own")
 forwarding = Forwarding("forwarding")
+found = Found("found")
 trainer.writer.add_graph(model, data[:2][0])
 with SummaryWriter("block") as block:
     block.add_scalar("outputs", model(data[:2][0]).sum(), 0)
@@ -181,6 +193,7 @@ maybe = SummaryWriter("maybe") if len(data) > 3 else None
 trainer.log(epoch)
 callback.on_epoch_end(epoch)
 forwarding.add_scalar("d", 4, epoch)
+found.inner.add_scalar("f", 6, epoch)
 maybe and maybe.add_scalar("e", 5, epoch)
 print(own.add(epoch) + 1)
 if window is None:
@@ -735,6 +748,7 @@ PROGRAMS: dict[str, tuple[dict[str, str], list[str]]] = {
         [
             "        self.writer = ddp.on_main_process(SummaryWriter)(folder)",
             "class Own(ddp.on_main_process(SummaryWriter)):",
+            "                self.inner = ddp.on_main_process(module.SummaryWriter)(folder)",
             "trainer.writer.add_graph(model.module, data[:2][0])",
             'with ddp.on_main_process(SummaryWriter)("block") as block:',
             "    callback.on_epoch_end(epoch)",

@@ -6,7 +6,8 @@ import ast
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dp2ddp.analyse.api.python import RUNS_MODULES
+from dp2ddp.analyse.api.naming import canonical
+from dp2ddp.analyse.api.python import IMPORTING, RUNS_MODULES
 from dp2ddp.analyse.program.appending import LAST
 from dp2ddp.analyse.program.attributes import Attributes
 from dp2ddp.analyse.program.calling import Calling
@@ -16,7 +17,20 @@ from dp2ddp.analyse.program.containers import Containers
 from dp2ddp.analyse.program.scopes import Scope, Tree
 from dp2ddp.analyse.program.special import Special
 from dp2ddp.analyse.program.store import Store
-from dp2ddp.analyse.program.values import NOTHING, OWN, Cls, Coll, Func, Inst, Made, Mod, Names, Value, Values
+from dp2ddp.analyse.program.values import (
+    NOTHING,
+    OWN,
+    Cls,
+    Coll,
+    Ext,
+    Func,
+    Inst,
+    Made,
+    Mod,
+    Names,
+    Value,
+    Values,
+)
 from dp2ddp.source import Import, Project
 from dp2ddp.texts import ANY, matches
 
@@ -155,7 +169,7 @@ class ByText:
         return self.members(frozenset(owners), frozenset([text]), node)
 
     def modules(self, node: ast.Call, scope: Scope) -> Values:
-        """The modules of the project that a call may import, by name or path."""
+        """The modules that a call may import, by name or path: the project's, else what is known of others' names."""
         path = scope.file.path
         items = scope.file.chosen_imports.get(id(node), ())
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -163,7 +177,19 @@ class ByText:
         if called == "__import__" and not named:
             items = tuple(replace(it, module=it.module.partition(".")[0]) for it in items)
         found = {Mod(found) for item in items for found in self.project.imported(path, item)}
-        return frozenset(Names(it) for it in found) if called in RUNS_MODULES else frozenset(found)
+        if called in RUNS_MODULES:
+            return frozenset(Names(it) for it in found)
+        return frozenset(found) | self._outside_modules(node, whole=called != "__import__" or named)
+
+    def _outside_modules(self, node: ast.Call, whole: bool) -> Values:
+        """Modules outside the project that a call imports by a name that is known; if not ``whole``, their packages."""
+        name = self.store.calls[id(node)].argument("name", 0)
+        if name is None or not self.store.calls[id(node)].names & IMPORTING:
+            return NOTHING
+        path = self.tree.file_of[id(node)].path
+        known = [it for it in self.texts(name) if all(part.isidentifier() for part in it.split("."))]
+        outside = [it for it in known if not self.project.imported(path, Import(it))]
+        return frozenset(Ext(canonical(it if whole else it.partition(".")[0])) for it in outside)
 
     def executed(self, node: ast.Call, scope: Scope) -> None:
         """Define what the import statements define that ``exec`` is given."""
