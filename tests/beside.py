@@ -195,3 +195,61 @@ if __name__ == "__main__":
         dist.barrier()
         dist.destroy_process_group()
 """
+
+# An option chooses the branch, another one whether there are several GPUs at all. A call that is no part of the options
+# comes first, so that both are known after the start only.
+COUNTED = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_flush_denormal(True)
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--spread", action="store_true")
+    parser.add_argument("--gpus", type=int, default=2)
+    return parser.parse_args()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, inputs, targets):
+        return {"losses": ((self.layer(inputs) - targets) ** 2).mean().unsqueeze(0)}
+
+
+def main():
+    args = options()
+    print("options", args)
+    if args.spread:
+        dist.init_process_group("gloo")
+    torch.manual_seed(3)
+    data = TensorDataset(torch.randn(40, 4), torch.randn(40, 1))
+    model = Net()
+    if args.gpus > 1:
+        if args.spread:
+            model = nn.parallel.DistributedDataParallel(model)
+        else:
+            model = nn.DataParallel(model)
+    loader = DataLoader(data, batch_size=8, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for inputs, targets in loader:
+            loss = sum(model(inputs, targets)["losses"])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(epoch, round(loss.item(), 6))
+    torch.save(model.state_dict(), "model.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""

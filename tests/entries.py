@@ -872,7 +872,7 @@ OPTIONS = {
     ),
     "yaml": ("import yaml\nfrom easydict import EasyDict", 'EasyDict(yaml.safe_load(open("config.yaml")))'),
     "a dataclass": (
-        "from dataclasses import dataclass\n\n\n@dataclass\nclass Options:\n    rate: float = 0.1\n"
+        "from dataclasses import dataclass, field\n\n\n@dataclass\nclass Options:\n    rate: float = 0.1\n"
         "    gpus: list = field(default_factory=lambda: [0, 1])\n    parallel: bool = True\n",
         "Options()",
     ),
@@ -925,7 +925,7 @@ TRAIN = MAIN.format(head="", end=GUARD.format("main()"), decorator="", parameter
 REACHED = {
     "a condition in an expression": reached('main() if __name__ == "__main__" else None'),
     "the text of a call": reached('exec("main()")'),
-    "a profiler": reached('import cProfile\n\ncProfile.run("main()")'),
+    "a profiler": reached('import cProfile\nimport os\n\ncProfile.run("main()", os.devnull)'),
     "a thread": reached(
         "import threading\n\nthread = threading.Thread(target=main)\nthread.start()\nthread.join()"
     ),

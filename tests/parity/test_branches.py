@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from beside import APEX_RANKS, PROGRAM, SEQUENTIAL, SETTING
+from beside import APEX_RANKS, COUNTED, PROGRAM, SEQUENTIAL, SETTING
 from programs import PATH
 from spellings import SPELLINGS, Spelling
 
@@ -161,6 +161,66 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
         assert run.returncode == 0, run.stderr
         printed.append(sorted(it.read_text() for it in (tmp_path / name).rglob("stdout.log")))
     assert printed[0] == printed[1] and len(list(filter(str.strip, printed[0]))) == 2
+
+
+COUNTS = {
+    "an option": [],
+    "options that are parsed twice": [
+        ("    args = options()\n", "    print(options().gpus)\n    args = options()\n")
+    ],
+    "a flag": [
+        ('"--gpus", type=int, default=2', '"--one", action="store_true"'),
+        ("args.gpus > 1", "not args.one"),
+    ],
+    "a method that wraps": [
+        ("def main():\n    args = options()\n", """class Wrapper:
+    def __init__(self, args):
+        self.args = args
+
+    def wrapped(self, model):
+        if self.args.gpus > 1:
+            if self.args.spread:
+                return nn.parallel.DistributedDataParallel(model)
+            model = nn.DataParallel(model)
+        return model
+
+
+def main():
+    args = options()
+"""),
+        ("""    if args.gpus > 1:
+        if args.spread:
+            model = nn.parallel.DistributedDataParallel(model)
+        else:
+            model = nn.DataParallel(model)
+""", "    model = Wrapper(args).wrapped(model)\n"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.sample(every=3)
+@pytest.mark.parametrize("alone", [False, True], ids=["several", "alone"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_an_option_for_one_gpu_trains_on_one_beside_a_branch(lab: Lab, name: str, alone: bool) -> None:
+    text = COUNTED
+    for old, new in COUNTS[name]:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    options = [] if not alone else ["--one"] if name == "a flag" else ["--gpus", "1"]
+    (change,) = convert(Project.of({PATH: text})).changes
+    how = {"launcher": "plain", "recorded": False, "timeout": 60}
+    before, after = (
+        lab.run(write(lab, side, it), options, **(how | more if alone else more)).ok()
+        for side, it, more in (
+            ("before", text, {} if alone else {"replicas": 2}),
+            ("after", change.after, {"processes": 2}),
+        )
+    )
+    assert after.printed == before.printed != ""
+    had, has = (weights(it.folder / "model.pt") for it in (before, after))
+    for key in had:
+        torch.testing.assert_close(has[key], had[key])
+    assert alone or differences(before, after, losses=False) == []
 
 
 ASKS = [

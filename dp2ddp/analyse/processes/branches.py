@@ -204,8 +204,8 @@ def _decided(context: Context, answers: Answers) -> tuple[Decided, ...]:
     program, branches = context.program, context.branches
     files = [file for file in program.files if branches is not None and file.path in branches.scripts]
     deciders = list({id(it): it for file in files for it in choosing(context, file)}.values())
-    for decider in sorted(deciders, key=lambda it: program.order[id(it)], reverse=True):
-        block = _function_body(context, decider)
+    blocks = [block for it in deciders for block in _leading_to(context, it)]
+    for block in sorted(blocks, key=lambda it: program.order[id(it[0])], reverse=True):
         if any(holding(context, it, block) is None for it in deciders):
             continue
         places = list(_known_from(context, block, deciders, False))
@@ -217,6 +217,19 @@ def _decided(context: Context, answers: Answers) -> tuple[Decided, ...]:
                 for (at, after), text in zip(places, texts, strict=True)
             )
     return ()
+
+
+def _leading_to(context: Context, decider: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The body of the function or module that a statement stands in, then of those that call it, from the one place."""
+    seen: set[int] = set()
+    statement: ast.stmt | None = decider
+    while statement is not None:
+        yield _function_body(context, statement)
+        scope = context.program.scope(statement).index
+        calls = [it for it in context.callers.get(scope, ()) if context.runs_in_training(it)]
+        seen.add(scope)
+        alone = len(calls) == 1 and context.program.scope(calls[0]).index not in seen
+        statement = context.program.statement(calls[0]) if alone else None
 
 
 def _known_from(
@@ -344,6 +357,13 @@ def condition(context: Context, place: ast.AST) -> str | None:
         return ""
     found = _named(context, Answers(context), context.program.scope(place), branches)
     return " and ".join(literal.text(name) for literal, name in found) or None
+
+
+def unsaid(context: Context, test: ast.expr, positive: bool) -> bool:
+    """Whether a condition asks for an option that the ranks' start, or where they stand aside, does not ask for."""
+    assumed = context.branches.assumed if context.branches is not None else NOTHING
+    options = (it for it in Answers(context).said(test, positive) if it.subject.startswith(OPTION))
+    return any(it not in assumed and not _asks_for_gpus(context, it.subject) for it in options)
 
 
 def _named(context: Context, answers: Answers, scope: Scope, branches: Branches) -> list[tuple[Literal, str]]:

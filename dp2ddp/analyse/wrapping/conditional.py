@@ -396,10 +396,11 @@ def _beside(
         )
     target = statement.targets[0]
     for around, branch in ifs:
-        if _is_about_gpus(context, around, branch):
+        lost = branches.unsaid(context, around.test, branch in around.body)
+        if not lost and _is_about_gpus(context, around, branch):
             continue
         whole = _whole(context, around, branch, target)
-        if whole is not None or is_choice(context, around.test):
+        if whole is not None or (not lost and is_choice(context, around.test)):
             target = whole or target
         else:
             return unclear(
