@@ -975,3 +975,108 @@ def test_the_size_of_a_batch_may_stand_in_a_dict(size: str, is_divided: bool) ->
     )
     after, _ = converted(text)
     assert ("in enumerate(ddp.divide_batches(loader)):" in after) == is_divided
+
+
+SIZED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def gpus():
+    return torch.cuda.device_count()
+
+
+class Net(nn.Module):
+    def __init__(self, config, size):
+        super().__init__()
+        self.config = config
+        self.size = size
+        self.gpus = torch.cuda.device_count()
+        self.layer = nn.Linear(8, 1)
+
+    def forward(self, x):
+        rows = int(self.size / self.gpus)
+        return self.layer(x.view(rows, -1))
+
+
+def evaluate(model, loader):
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for inputs, targets in loader:
+            outputs = model(inputs)
+            total += nn.functional.binary_cross_entropy_with_logits(outputs, targets).item()
+    return total
+
+
+torch.manual_seed(3)
+config = {"size": 12, "lr": 0.1, "gpus": torch.cuda.device_count()}
+config["rows"] = config["size"] // torch.cuda.device_count()
+data = TensorDataset(torch.randn(60, 8).double(), torch.randint(2, (60, 1)).double())
+train_loader = DataLoader(data, batch_size=12, shuffle=True, drop_last=True)
+val_loader = DataLoader(data, batch_size=12)
+model = nn.DataParallel(Net(config, 12).double())
+optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
+for epoch in range(2):
+    model.train()
+    for inputs, targets in train_loader:
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(model(inputs), targets).backward()
+        optimizer.step()
+    print("%.9f" % evaluate(model, val_loader))
+"""
+ROWS_PER_GPU = "int(self.size / self.gpus)"
+GPU_SIZED = {
+    "attribute": (),
+    "call": ((ROWS_PER_GPU, "self.size // torch.cuda.device_count()"),),
+    "function": ((ROWS_PER_GPU, "self.size // gpus()"),),
+    "entry": ((ROWS_PER_GPU, "self.size // self.config['gpus']"),),
+    "computed entry": ((ROWS_PER_GPU, "self.config['rows']"),),
+    "argument": (("Net(config, 12)", "Net(config, 12 // gpus())"), (ROWS_PER_GPU, "self.size")),
+    "condition": ((ROWS_PER_GPU, "self.size if self.gpus <= 1 else self.size // self.gpus"),),
+}
+GPU_SIZED_WHOLE = {
+    "single": (("    print(", "    print('%.9f' % model(data.tensors[0][:12]).sum().item())\n    print("),),
+    "comprehension": (
+        (
+            "        for inputs, targets in loader:\n",
+            "        sizes = [len(model(it)) for it, _ in loader]\n        for inputs, targets in loader:\n",
+        ),
+    ),
+    "draws": (("self.layer(", "nn.functional.dropout(torch.ones(1)) * 0 + self.layer("),),
+}
+
+
+def sized(edits: tuple[tuple[str, str], ...]) -> str:
+    """A network whose forward is made for the samples that each GPU has."""
+    text = SIZED
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize("name", [*GPU_SIZED, *GPU_SIZED_WHOLE])
+def test_a_forward_made_for_a_part_is_given_parts_in_evaluations_too(
+    lab: Lab, tmp_path: Path, name: str
+) -> None:
+    """With nn.DataParallel, that is what each GPU has: no batch is dealt to one process, none is left whole."""
+    text = sized({**GPU_SIZED, **GPU_SIZED_WHOLE}[name])
+    after, whole = converted(text)
+    assert whole == []
+    if name in GPU_SIZED:
+        assert "ddp.divide_batches(loader)" in after and "ddp.DistributedDataParallel(" in after
+    else:
+        assert "ddp.DataParallel(" in after
+    for run, original in runs(lab, tmp_path, text, after):
+        assert run.printed == original.printed
+
+
+def test_what_is_done_for_several_gpus_beside_the_samples_keeps_evaluations_dealt() -> None:
+    """A forward that only tells its layers something is right with any number of samples."""
+    call = "if self.gpus > 1:\n            self.layer.double()\n        rows = len(x)"
+    after, whole = converted(sized(((f"rows = {ROWS_PER_GPU}", call),)))
+    assert whole == [] and "ddp.shard_batches(loader)" in after
+    other = sized(((ROWS_PER_GPU, "len(x) + self.config['lr'] * 0 + self.config['size'] * 0"),))
+    assert "ddp.shard_batches(loader)" in converted(other)[0]

@@ -295,6 +295,7 @@ def analyse(
             *differing.obstacles(context, batch_loops, judged, reported, noise.common()),
             *devices.obstacles(context, parallel.at_home(context)),
             *effects.obstacles(context),
+            *evaluations.obstacles(context, batch_loops, acts, evaluated),
             *hooks.obstacles(context),
             *hooks.returned(context),
             *hooks.forward(context, batch_loops),

@@ -429,6 +429,39 @@ class Context:
         project = self.program.project
         return set().union(*(project.reaches(file.path) for file in self.scripts)) if self.scripts else set()
 
+    @cached_property
+    def forwards(self) -> set[int]:
+        """The functions that forwards of the project's modules run."""
+        waiting = [
+            scope
+            for scope in self.program.scopes
+            if isinstance(scope.node, ast.FunctionDef)
+            and scope.node.name == "forward"
+            and self.is_of_module(scope)
+        ]
+        found: set[int] = set()
+        while waiting:
+            scope = waiting.pop()
+            if scope.index not in found:
+                found.add(scope.index)
+                waiting += [
+                    self.program.scopes[index]
+                    for node in self.program.body(scope)
+                    for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
+                ]
+        return found
+
+    def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
+        """The methods of its own that a method calls."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if scope.params[:1] == [me]:
+                return (
+                    self.program.methods(Inst(scope.owner, 0), name, node)
+                    if scope.owner is not None
+                    else set()
+                )
+        return set()
+
     def runs_in_training(self, node: ast.AST) -> bool:
         return id(node) in self.trained
 

@@ -72,7 +72,8 @@ class Divided(EvaluationLoop):
         draw = self._draw()
         self._check_loader(draw)
         self._check_models()
-        self._check_handlers()
+        if self.around.by_count is None:  # else its forwards meet in every form
+            self._check_handlers()
         self._check_company()
         forward = self._forward()
         self._check_target()
@@ -341,7 +342,7 @@ class Divided(EvaluationLoop):
         kept = set(self._kept_by_forwards())
         run = (self.program.nodes.get(key) for key in self.loop.runs)
         for use in (it for it in run if isinstance(it, ast.Attribute) and it.attr in kept):
-            if isinstance(use.ctx, ast.Load) and self.program.scope(use).index not in self.around.forwards:
+            if isinstance(use.ctx, ast.Load) and self.program.scope(use).index not in self.context.forwards:
                 raise Whole(use, f"`{ast.unparse(use)}` is stored by a forward")
 
     def _given_in(self, scope: Scope, name: ast.Name) -> list[ast.expr]:
@@ -366,7 +367,7 @@ class Divided(EvaluationLoop):
 
     def _kept_by_forwards(self) -> Iterator[str]:
         """The attributes that forwards of the project's modules assign, or change; none may draw random numbers."""
-        scopes = [self.program.scopes[index] for index in self.around.forwards]
+        scopes = [self.program.scopes[index] for index in self.context.forwards]
         for node in (node for scope in scopes for node in self.program.body(scope)):
             call = self.program.call(node) if isinstance(node, ast.Call) else None
             if call is not None and draws_always(call) and not self._asks_for_training(node):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import TypeGuard
 
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, NUMBERS_OR_PAIRS
@@ -28,6 +29,7 @@ from dp2ddp.analyse.api.purity import (
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.dataflow.samples.writes.looks import looks_at
 from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.processes.counts import made_of_count
 from dp2ddp.analyse.processes.exclusions import is_come_to
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
@@ -156,37 +158,13 @@ class Surroundings:
         ]
 
     @cached_property
-    def forwards(self) -> set[int]:
-        """The functions that forwards of the project's modules run."""
-        waiting = [
-            scope
-            for scope in self.program.scopes
-            if isinstance(scope.node, ast.FunctionDef)
-            and scope.node.name == "forward"
-            and self.context.is_of_module(scope)
+    def by_count(self) -> ast.expr | None:
+        """What is made of the number of GPUs in a forward: with nn.DataParallel, each has its part of every batch."""
+        bodies = [
+            list(self.program.body(self.program.scopes[index])) for index in sorted(self.context.forwards)
         ]
-        found: set[int] = set()
-        while waiting:
-            scope = waiting.pop()
-            if scope.index not in found:
-                found.add(scope.index)
-                waiting += [
-                    self.program.scopes[index]
-                    for node in self.program.body(scope)
-                    for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
-                ]
-        return found
-
-    def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
-        """The methods of its own that a method calls."""
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if scope.params[:1] == [me]:
-                return (
-                    self.program.methods(Inst(scope.owner, 0), name, node)
-                    if scope.owner is not None
-                    else set()
-                )
-        return set()
+        told = {id(it) for body in bodies for node in body if _only_calls(node) for it in ast.walk(node.test)}
+        return made_of_count(self.context, (it for body in bodies for it in body if id(it) not in told))
 
 
 class EvaluationLoop:
@@ -665,6 +643,11 @@ def _looks_at(value: ast.expr) -> list[ast.Name]:
 
 def _is_false(args: list[ast.expr]) -> bool:
     return bool(args) and ast.unparse(args[0]) == "False"
+
+
+def _only_calls(node: ast.AST) -> TypeGuard[ast.If]:
+    """Whether a statement calls something under a condition, and nothing else comes of that."""
+    return isinstance(node, ast.If) and all(isinstance(it, ast.Expr) for it in (*node.body, *node.orelse))
 
 
 def base_name(node: ast.expr | None) -> ast.Name | None:

@@ -33,7 +33,7 @@ from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training.loops import BatchLoop
-from dp2ddp.facts import Effect, Evaluation
+from dp2ddp.facts import SHARDED_ONLY, Effect, Evaluation, Obstacle
 from dp2ddp.plan import place_beside
 
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
@@ -61,6 +61,46 @@ def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...
             if any(is_dealt(context, node) for node in ast.walk(loop.node.iter)):
                 continue
             yield _evaluation(around, loop)
+
+
+def obstacles(
+    context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...], found: tuple[Evaluation, ...]
+) -> Iterator[Obstacle]:
+    """The forwards that are on whole batches, though they are made for the part that a GPU has."""
+    around = Surroundings(context, loops, effects)
+    if around.by_count is None:
+        return
+    anchors = {it.after: it for it in found}
+    divided = {after for after, it in anchors.items() if it.division is not None}
+    here, seen = ast.unparse(around.by_count), set[int]()
+    for loop in loops:
+        seen |= loop.runs
+        if loop.trains or not any(context.is_wrapped(it.callees) for it in calls_of(context, loop.runs)):
+            continue
+        if isinstance(loop.node, ast.stmt) and (at := context.program.anchor(loop.node)) in divided:
+            continue
+        whole = anchors.get(at) if isinstance(loop.node, ast.stmt) else None
+        said = f": {whole.whole}" if whole is not None else ""
+        yield context.obstacle(
+            loop.source,
+            f"`{here}` in the forward depends on the number of GPUs, and this evaluation can't be divided{said}",
+            whole.cure if whole is not None else "",
+            SHARDED_ONLY,
+            cause=around.by_count,
+        )
+    for call in context.program.calls:
+        if (
+            context.is_wrapped(call.callees)
+            and id(call.node) not in seen
+            and context.runs_in_training(call.node)
+        ):
+            yield context.obstacle(
+                call.node,
+                f"`{here}` in the forward depends on the number of GPUs, and here it is given a whole batch",
+                "make it depend on the number of samples that it is given",
+                SHARDED_ONLY,
+                cause=around.by_count,
+            )
 
 
 def _evaluation(around: Surroundings, loop: BatchLoop) -> Evaluation:
@@ -119,6 +159,8 @@ class _InTurn(EvaluationLoop):
 
     def fact(self) -> Evaluation:
         draw = self._draw()
+        if (made := self.around.by_count) is not None:
+            raise Whole(made, f"`{ast.unparse(made)}` in the forward depends on the number of GPUs")
         self._check_index()
         self._check_models()
         self._check_replicas()
@@ -279,7 +321,7 @@ class _InTurn(EvaluationLoop):
 
     def _check_calls(self) -> None:
         """Nothing that is called in the loop leaves anything behind."""
-        forwards, updates = self.around.forwards, self._updates()
+        forwards, updates = self.context.forwards, self._updates()
         entered = [self.program.scopes[index] for index in sorted(self.program.entered(self.node) | forwards)]
         for scope in entered:
             if scope.index not in updates:

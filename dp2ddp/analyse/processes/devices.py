@@ -48,7 +48,8 @@ def collect(
     spelled = _is_spelled(context)
     found: dict[int, Device] = {}
     for node in list(program.nodes.values()):
-        if not context.runs_in_training(node) or id(node) in skipped:
+        counted = is_call_of(context, node, COUNT) and _is_in_forward(context, node)
+        if not (context.runs_in_training(node) or counted) or id(node) in skipped:
             continue
         plain = spelled or id(node) in early
         named = _unnumbered(context, node) if plain else _devices(context, node)
@@ -63,6 +64,12 @@ def collect(
         key: it for key, it in found.items() if key in unbound or not is_current(context.program.nodes[key])
     }
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
+
+
+def _is_in_forward(context: Context, node: ast.AST) -> bool:
+    """Whether a place is in a forward of a module that such a program may train, or in what that calls."""
+    inside = context.program.scope(node).index in context.forwards
+    return inside and context.program.file(node).path in context.reached
 
 
 def _is_spelled(context: Context) -> bool:
