@@ -907,12 +907,34 @@ torch.save(latent.grad, "latent.pt")
 LOADS = 'elif sys.argv[1] == "load":\n    model.load_state_dict(torch.load(sys.argv[2]))\n'
 
 
+COPIES = """\
+from copy import deepcopy
+
+import torch
+from torch import nn
+
+model = nn.DataParallel(nn.Sequential(nn.Linear(8, 2)))
+other = deepcopy(model)
+state = other.state_dict()
+state.update({name: value * 2 for name, value in model.named_parameters()})
+other.load_state_dict(state)
+model.load_state_dict(dict(other.state_dict()))
+model(torch.ones(1, 8)).sum().backward()
+print("read")
+"""
+AVERAGES = 'state.update(torch.load("m.pt"))\nother.load_state_dict(state)\n'
+
+
 def test_readers_that_train_something_else_are_named(tmp_path: Path) -> None:
-    """What finds a latent by gradients, and what trains on from another's weights; not what goes on with its own."""
+    """What finds a latent by gradients, and what trains on from another's weights; not what goes on with its own.
+
+    Nor what takes the state of another model in memory: but for what a file adds to it.
+    """
     files = {"find.py": FINDS, "tune.py": TUNES + LOADS + TRAINS, "own.py": TUNES + TRAINS}
+    files |= {"copy.py": COPIES, "averaged.py": COPIES + AVERAGES}
     done = converted(tmp_path, {**{name: READERS[name] for name in ("train.py", "net.py")}, **files})
     named = {it.location.path.name for it in done.findings if "expects keys with `module.`" in it.message}
-    assert named == {"find.py", "tune.py"}
+    assert named == {"find.py", "tune.py", "averaged.py"}
 
 
 def test_what_unwraps_a_pickled_model_is_named(tmp_path: Path) -> None:

@@ -602,6 +602,19 @@ def _reads_file(context: Context, given: ast.expr) -> bool:
     return bool(found) and not spelled
 
 
+def is_of_memory(context: Context, given: ast.expr) -> bool:
+    """Whether a state dict is what another model has in memory: no file has a part in its keys."""
+    return bool(made_of(context, given, _is_state)) and not made_of(context, given, _from_file)
+
+
+def _is_state(context: Context, node: ast.expr) -> bool:
+    """``model.state_dict()``, unless the model itself is from a file."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="state_dict", value=model)):
+            return not _from_file(context, model)
+    return False
+
+
 def _is_of_file(made: Made | None) -> bool:
     """Whether something is what ``torch.load`` returns, or taken out of it: ``torch.load(path).get("model")``."""
     if made is None:

@@ -144,6 +144,7 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
         for node, it in checkpoints.read(context)
         if it.kind in ("prefix", "first", "save", "either")
         and not checkpoints.is_of_another_length_alike(context, node)
+        and not _is_given_memory(context, node)
     ]
     found = [(node, place) for node, place in read if not _reads_both(context, node)]
     found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
@@ -152,6 +153,18 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
         # A program that trains reads its own where it goes on with an optimizer; elsewhere then another's.
         if place.path not in own or (place.path in resumed and _loads(context, node)):
             yield place, _is_silent(context, node)
+
+
+def _is_given_memory(context: Context, node: ast.AST) -> bool:
+    """Whether a model is given the state of another one, which no checkpoint has a part in."""
+    function = context.program.parent(node)
+    call = context.program.parent(function) if function is not None else None
+    loads = isinstance(call, ast.Call) and call.func is function and bool(call.args)
+    return (
+        loads
+        and getattr(function, "attr", "") == "load_state_dict"
+        and checkpoints.is_of_memory(context, call.args[0])
+    )
 
 
 def _reads_both(context: Context, node: ast.AST) -> bool:
