@@ -16,6 +16,8 @@ from dp2ddp.plan import DONE, Finding, Severity, elsewhere, finding
 ASKED = "--exact was given"
 UNSHARDED = "not sharded (exact, less speedup)"
 """What is said first of all that keeps the batches whole."""
+NEEDED = f"{DONE}: it needs the whole batch"
+"""What is said to do where nothing is, of what is known to need the whole batch."""
 DOUBTS = {
     "may differ across": "equal on all ranks",
     " could be rank 0's ": "rank 0's will do",
@@ -195,7 +197,8 @@ def _cures(facts: Facts, fact: Fact, problem: Problem) -> list[str]:
     In fewer words the later, and at last without the latter, which is said of the whole program, too.
     """
     helps = list(dict.fromkeys([problem.help, problem.briefly or problem.help]))
-    plainly = [f"to shard: {it}" if it else DONE for it in helps]
+    none = [NEEDED, DONE] if problem.is_refuted else [DONE]
+    plainly = [way for it in helps for way in ([f"to shard: {it}"] if it else none)]
     holds = next((it for words, it in DOUBTS.items() if words in problem.message), "")
     if not problem.assumes or not holds:
         return plainly

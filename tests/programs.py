@@ -757,6 +757,17 @@ NOT_BARE = {
         ),
         "may mix samples",
     ),
+    "layers that a class gives those of nn.Sequential": (
+        headed(
+            "head = Layers().cuda()",
+            more="class Layers(nn.Sequential):\n    def __init__(self):\n        super().__init__(nn.BatchNorm1d(2))\n\n\n",
+        ),
+        "may mix samples in this subclass of `nn.Sequential`",
+    ),
+    "a class of layers that mix samples": (
+        headed("head = Norm(2).cuda()", more="class Norm(nn.BatchNorm1d):\n    pass\n\n\n"),
+        ", mixes samples in this subclass of `nn.BatchNorm1d`",
+    ),
     "random numbers": (
         headed("head = nn.Sequential(nn.Dropout(), nn.Linear(2, 2)).cuda()"),
         "random numbers",

@@ -241,7 +241,15 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
         ("seen = count(outputs)\nprint(round(seen, 3))", "use `ddp.mean(seen)`, or --sharded"),
         (
             "seen = count(outputs)\nprint(round(seen / count(targets), 3))",
-            "use `ddp.sum` of what is divided, and of what it is divided by",
+            "use `ddp.sum` on both sides of the division",
+        ),
+        (
+            "hits = count(outputs)\nseen = hits / count(targets)\nif rank() == 0:\n    print(round(seen, 3))",
+            "use `ddp.sum` on both sides of the division in line 19",
+        ),
+        (
+            "_, seen = ratio(count(outputs), count(targets))\nif rank() == 0:\n    print(round(seen, 3))",
+            "use `ddp.sum` on both sides of the division in line 7",
         ),
         (
             "seen = count(outputs)\nseen += len(count(outputs))\nprint(seen)",
@@ -261,7 +269,8 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
 def test_a_number_of_one_rank_is_told_the_one_way_that_fits_it(lines: str, told: str) -> None:
     """A count is a sum, a mean is not; a text is no number; what only one rank comes to can't wait for the others."""
     loss = "    criterion(outputs, targets.cuda()).backward()\n" + indent(lines, "    ")
-    (finding,) = said(PROGRAM.format(before="from elsewhere import count, rank\n", loss=loss))
+    before = "from elsewhere import count, rank\n\ndef ratio(x, y):\n    return x, x / y\n"
+    (finding,) = said(PROGRAM.format(before=before, loss=loss))
     assert f"if sharded, `seen` could be rank 0's only; to shard: {told}" in finding
 
 
@@ -348,3 +357,54 @@ def test_a_test_that_prevents_wrapping_twice_is_called_so() -> None:
         "model = nn.Linear(8, 2).cuda()\nif not isinstance(model, nn.DataParallel):\n    model = nn.DataParallel(model)\n",
     )
     assert any("this prevents wrapping it twice" in it for it in said(text))
+
+
+@pytest.mark.parametrize(("base", "told"), [("nn.Module", "wrap all of `self`"), ("object", "wrap it")])
+def test_what_is_told_to_be_wrapped_can_be(base: str, told: str) -> None:
+    """An object that holds a module is none itself."""
+    before = (
+        f"\n\nclass Held({base}):\n    def __init__(self, head):\n        super().__init__()\n        self.head = head\n\n"
+        "    def learned(self):\n        return list(self.head.parameters())\n\n\n"
+        "held = Held(nn.Sequential(nn.BatchNorm1d(2)).cuda())\n"
+    )
+    text = PROGRAM.format(before=before, loss="    criterion(held.head(outputs), targets.cuda()).backward()")
+    found = said(text.replace("SGD(model.parameters()", "SGD([*model.parameters(), *held.learned()]"))
+    assert any(f"holds a `nn.BatchNorm1d`, which mixes samples; to shard: {told}" in it for it in found)
+
+
+def test_a_condition_on_how_many_samples_are_chosen_is_not_helped_by_batches_of_one_size() -> None:
+    loss = (
+        "    loss = 0\n    for label in range(2):\n"
+        "        chosen = [it for it in range(len(targets)) if targets[it] == label]\n        if len(chosen) > 0:\n"
+        "            loss = loss + criterion(outputs[chosen], targets[chosen].cuda()) * len(chosen)\n    loss.backward()"
+    )
+    found = said(PROGRAM.format(before="", loss=loss))
+    decides = "`if len(chosen) > 0`, and each rank's samples may decide otherwise; no action needed"
+    assert any(decides in it for it in found)
+
+
+def test_labels_that_no_sample_has_say_what_has_each_rank_its_own() -> None:
+    made = "    made = torch.stack([torch.tensor(it % 2) for it in range(16)])\n"
+    loss = made + "    model(inputs * 2)\n    criterion(outputs, made.cuda()).backward()"
+    (finding,) = said(PROGRAM.format(before="", loss=loss))
+    assert finding.endswith(
+        "the labels `made.cuda()` fit the whole batch, not the rows of one rank; to shard: load them with the samples"
+    )
+
+
+def test_data_that_a_forward_sets_and_hooks_say_both_what_is_and_what_else_to_do() -> None:
+    before = (
+        "\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.top = nn.Linear(8, 2)\n\n"
+        "    def forward(self, x):\n        self.top.weight.data = self.top.weight.data / 2\n        return self.top(x)\n\n\n"
+        "kept = []\n"
+    )
+    loss = "    criterion(outputs, targets.cuda()).backward()"
+    text = PROGRAM.format(before=before, loss=loss).replace("nn.Linear(8, 2).cuda())", "Net().cuda())")
+    hook = "model.module.top.register_forward_hook(lambda m, x, y: kept.append(len(y)))\ncriterion ="
+    found = said(text.replace("criterion =", hook, 1))
+    assert any(
+        "`self.top.weight.data`, set in a forward, now stays set, as on one GPU" in it
+        and it.endswith("no action needed; if it should not stay, compute with a copy")
+        for it in found
+    )
+    assert any(it.endswith("`ddp.sum` of counts, `ddp.gather` of tensors") for it in found)

@@ -246,7 +246,7 @@ class EvaluationLoop:
     def _check_models(self) -> None:
         """Every module that is called is a wrapped one, in evaluation mode, and none calls something else, too."""
         if self.around.hook is not None:
-            raise Whole(self.around.hook, "the model has forward hooks")
+            raise Whole(self.around.hook, "the model's forward hooks may need whole batches")
         for call in calls_of(self.context, self.loop.runs):
             called = self._modules(call.callees)
             if called and self._is_copy(call.node.func):

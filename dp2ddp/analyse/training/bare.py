@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import APPENDS
-from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_HOOKS, MODULE_NAMES
+from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE, MODULE_HOOKS, MODULE_NAMES
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.api.python import MODULE_LISTS
@@ -87,7 +87,8 @@ def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
     whole = root_name(owner)
     is_part = any(_wraps(context, value) for value in context.program.values(owner))
     help = "wrap all of it in nn.DataParallel" if is_part else "wrap it in nn.DataParallel, too"
-    if whole is not None and whole is not owner:
+    of_module = whole is not None and any(map(context.module_class, context.program.values(whole)))
+    if of_module and whole is not owner:
         help = f"wrap all of `{whole.id}` in nn.DataParallel"
     briefly = help.removesuffix(", too").removesuffix(" in nn.DataParallel")
     values = context.program.values(owner)
@@ -243,12 +244,22 @@ def _method(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
+def _derived(made: ast.ClassDef, base: str) -> Reason:
+    """What is not known, or is, of a class that derives from a layer of torch's."""
+    derived = f"this subclass of `{base.removeprefix('torch.')}`"
+    if "BatchNorm" in base:
+        return Reason(f"mixes samples in {derived}", made, known=True)
+    if base in RANDOM:
+        return Reason(f"may draw random numbers in {derived}", made)
+    return Reason(f"{UNFOLLOWED} in {derived}", made)
+
+
 def _unfit_class(context: Context, part: Inst) -> Reason | None:
     program = context.program
     fields, wraps = list(program.fields(part)), _wraps(context, part)
     for base in program.bases(part.cls):
-        if full_name(base).startswith("torch.") and full_name(base) != "torch.nn.Module":
-            return Reason(f"derives from `{full_name(base).removeprefix('torch.')}`", known=True)
+        if full_name(base).startswith("torch.") and full_name(base) != MODULE:
+            return _derived(program.scopes[part.cls.scope].node, full_name(base))  # type: ignore[arg-type]
     for name, values in fields:
         if wraps and any(full_name(value) in HOLDS_PARAMETERS for value in values):
             return Reason(f"has its own parameter `{name}` beside the part that is wrapped", known=True)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dp2ddp.analyse.api.layers import GRAD
 from dp2ddp.analyse.api.tensors import FILLS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.definitions import given_to
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, ELSEWHERE, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
@@ -51,7 +53,7 @@ def of_loss(context: Context, samples: Forwards, backward: ast.Call) -> Problem:
         problem = Problem(message, help)
     else:
         place, problem = None, Problem(unknown(context, loss), "")
-    return Problem(problem.message, problem.help, SHARDED_ONLY, cause=context.cause(place))
+    return replace(problem, forbids=SHARDED_ONLY, cause=context.cause(place))
 
 
 def unknown(context: Context, loss: ast.expr, inside: bool = False) -> str:
@@ -86,9 +88,11 @@ def _said(
     around = program.parent(place)
     if _decides(around, place):
         sizes = all(it in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in given) and Kind.COUNT in given
-        values = "" if "len(" in _written(place) else "use torch.where there"
-        cure = "use batches of one size (drop_last=True)" if sizes else values
-        yield f"the loss depends on `if {_written(place)}`, which differs across ranks", cure
+        if sizes and not _counts_list(context, place):
+            cure = "use batches of one size (drop_last=True)"
+            yield f"the loss depends on `if {_written(place)}`, which differs across ranks", cure
+        cure = "" if "len(" in _written(place) else "use torch.where there"
+        yield f"the loss depends on `if {_written(place)}`, and each rank's samples may decide otherwise", cure
     loops = isinstance(around, ast.For | ast.comprehension) and around.iter is place
     if loops and kinds.tensor(samples.drawn(place), place) is Kind.EACH:  # type: ignore[arg-type]
         yield f"the loss loops over single samples, {code}", GATHERED if here else ""
@@ -144,6 +148,13 @@ def _is_size(place: ast.AST) -> bool:
 def _decides(around: ast.AST | None, place: ast.AST) -> bool:
     """Whether a place is a condition."""
     return isinstance(around, ast.If | ast.While | ast.IfExp) and around.test is place
+
+
+def _counts_list(context: Context, place: ast.AST) -> bool:
+    """Whether the length of a list is asked for that the program makes: it may have entries for some samples only."""
+    lengths = (it for it in ast.walk(place) if isinstance(it, ast.Call) and ast.unparse(it.func) == "len")
+    made = (it for call in lengths for part in call.args for it in given_to(context.program, part))
+    return any(isinstance(it, ast.List | ast.ListComp | ast.SetComp | ast.DictComp) for it in made)
 
 
 def _selects(samples: Forwards, place: ast.Subscript, given: list[Value]) -> bool:

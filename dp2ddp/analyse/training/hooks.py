@@ -54,7 +54,7 @@ def forward(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 yield context.obstacle(
                     call.node,
                     f"the hook `{ast.unparse(call.node.args[0])}` sees only each rank's part of the batch",
-                    "if the whole batch matters, use `ddp.gather` on what the hook stores; else no action needed",
+                    "no action needed; or combine what it keeps: `ddp.sum` of counts, `ddp.gather` of tensors",
                     NO_TIER,
                 )
 

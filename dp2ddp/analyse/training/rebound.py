@@ -25,9 +25,9 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             ):
                 yield context.obstacle(
                     node,
-                    f"nn.DataParallel on several GPUs forgets what a forward assigns to `{ast.unparse(held)}.data`; "
-                    "here it is kept, as on one GPU",
-                    "no action needed if it should be kept",
+                    f"`{ast.unparse(held)}.data`, set in a forward, now stays set, as on one GPU "
+                    "(nn.DataParallel on several lost it)",
+                    "no action needed; if it should not stay, compute with a copy",
                     NO_TIER,
                 )
 

@@ -9,8 +9,10 @@ from dp2ddp.analyse.api.containers import FEEDS_METERS
 from dp2ddp.analyse.api.numbers import MAKES_NUMBER, NUMBERS
 from dp2ddp.analyse.api.tensors import SIZE_WORDS
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.facts import told_by
+from dp2ddp.plan import place_beside
 
 _COUNTS = (".size(0)", ".shape[0]", ".numel()", "batch_size", "bs")
 _OF_ONE = ("rank", "main_process", "master")
@@ -35,8 +37,8 @@ def told(context: Context, statement: ast.stmt, what: str, kept: bool) -> str:
         return told_by("sum", what) + before
     if not _is_number(context, statement, what):
         return ""
-    if _is_ratio(context, statement, what):
-        return "use `{ddp}.sum` of what is divided, and of what it is divided by" + before
+    if (division := _division(context, statement, what)) is not None:
+        return _of_division(context, statement, division)
     return told_by("mean", what) + before
 
 
@@ -147,12 +149,21 @@ def _is_of_numbers(what: str) -> bool:
 
 
 def _made(context: Context, statement: ast.stmt, what: str) -> Iterator[ast.expr]:
-    """What a name is given, or has added, in the function."""
+    """What a name is given, or has added, in the function; of a call of the project's, what that returns."""
     for node in _function(context, statement):
         if (change := updated(node)) is not None and ast.unparse(change.target) == what:
             yield change.value
-        elif isinstance(node, ast.Assign) and any(ast.unparse(it) == what for it in node.targets):
-            yield node.value
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            values = [node.value, *returned(context, node.value)]  # type: ignore[attr-defined]
+            if ast.unparse(target) == what:
+                yield from values
+            for place, it in enumerate(target.elts if isinstance(target, ast.Tuple) else ()):
+                if ast.unparse(it) == what:
+                    yield from (
+                        value.elts[place]
+                        for value in values
+                        if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)  # type: ignore[attr-defined]
+                    )
 
 
 def _is_shown_as_number(context: Context, node: ast.expr) -> bool:
@@ -191,21 +202,33 @@ def _makes_number(value: ast.expr) -> bool:
     return False
 
 
-def _is_ratio(context: Context, statement: ast.stmt, what: str) -> bool:
-    """Whether a number is a quotient of two that are not known, or is divided by one where it is shown."""
+def _of_division(context: Context, statement: ast.stmt, division: ast.expr) -> str:
+    """What to do about a quotient: both sides of it are sums over the samples, and it is none."""
+    guard = _guard(context, context.program.statement(division))
+    before = "" if guard is None else f", before the condition in line {guard}"
+    place, here = context.program.location(division), context.program.location(statement)
+    at = "" if place.span.line == here.span.line and place.path == here.path else " in "
+    at += place_beside(place.path, place.span.line, here.path) if at else ""
+    return f"use `{{ddp}}.sum` on both sides of the division{at}{before}"
+
+
+def _division(context: Context, statement: ast.stmt, what: str) -> ast.expr | None:
+    """Where a number is divided that is shown, or was to be made: not by a fixed number."""
     for node in ast.walk(statement):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and ast.unparse(node.left) == what:
-            return not isinstance(node.right, ast.Constant)
-    return any(_divides(context, statement, it) for it in _made(context, statement, what))
+            return None if isinstance(node.right, ast.Constant) else node
+    return next(filter(None, (_divided(context, it) for it in _made(context, statement, what))), None)
 
 
-def _divides(context: Context, statement: ast.stmt, value: ast.expr, depth: int = 0) -> bool:
-    """Whether a value is made by a division: itself, or what a name in it is given."""
+def _divided(context: Context, value: ast.expr, depth: int = 0) -> ast.expr | None:
+    """The division that a value is made by: its own, or that of a name in it."""
     for node in ast.walk(value):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             if not isinstance(node.right, ast.Constant):
-                return True
+                return node
         elif isinstance(node, ast.Name) and depth < 2:
-            if any(_divides(context, statement, it, depth + 1) for it in _made(context, statement, node.id)):
-                return True
-    return False
+            made = _made(context, context.program.statement(value), node.id)
+            for it in made:
+                if (found := _divided(context, it, depth + 1)) is not None:
+                    return found
+    return None

@@ -204,7 +204,7 @@ def _loss(samples: Samples, call: Call, frame: Frame) -> Value:
     if any(it in ELSEWHERE for it in values) and not losses.is_elementwise(call):
         return Unclear(node)
     if losses.is_of_pairs(call) and any(it in BY_SAMPLE for it in values[:1]) and values[1:2] == [Kind.SAME]:
-        return Unclear(node, _of_all(node), refuted=True)
+        return Unclear(node, _of_all(given), refuted=True)
     value = kinds.elementwise(values, node)
     if value is Kind.PICKED and reduction == "mean":
         return Unclear(node, _picked(node.args[0] if node.args else node), refuted=True)
@@ -326,6 +326,11 @@ def _joined(loss: ast.Call) -> Problem:
     )
 
 
-def _of_all(node: ast.Call) -> Problem:
+def _of_all(given: list[ast.expr]) -> Problem:
     """What to say of labels that are made of no sample: there are as many as the whole batch has rows."""
-    return Problem(f"the loss `{ast.unparse(node)}` has labels for the rows of the whole batch", "")
+    outputs, labels = (ast.unparse(it) for it in given[:2])
+    return Problem(
+        f"the labels `{labels}` fit the whole batch, not the rows of one rank",
+        f"load them with the samples, or make `len({outputs})` of them",
+        briefly="load them with the samples",
+    )
