@@ -103,6 +103,20 @@ FOLDERS = {
         "options.time = datetime.now()\nrun = Saver(options).folder\n",
         "options.time = ddp.from_main_process(datetime.now())\n",
     ),
+    "a property": (
+        "class Config:\n    def __init__(self):\n        now = datetime.now().strftime('%H%M%S%f')\n"
+        "        self._folder = os.path.join('runs', now)\n        os.makedirs(self.folder)\n\n"
+        "    @property\n    def folder(self):\n        return self._folder\n\n\nrun = Config().folder\n",
+        "        now = ddp.from_main_process(datetime.now().strftime('%H%M%S%f'))\n",
+    ),
+    "a dict of an object": (
+        "from pathlib import Path\n\n\nclass Runner:\n    def __init__(self, paths):\n        self.paths = paths\n\n"
+        "    def folder(self, kind):\n        return self.paths[kind] if kind else self.paths['run'] / 'x'\n\n\n"
+        "def make(paths):\n    for path in paths:\n        path.mkdir(parents=True, exist_ok=True)\n\n\n"
+        "now = datetime.today().strftime('%H%M%S.%f')\npaths = {'run': Path('runs') / now, 'log': Path('logs') / now}\n"
+        "make(list(paths.values()))\nrun = Runner(paths).folder('run')\n",
+        "now = ddp.from_main_process(datetime.today().strftime('%H%M%S.%f'))\n",
+    ),
     "an option's default": (
         'import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument("--out", default=time.strftime("%H%M"))\n'
         "run = parser.parse_args().out\nos.makedirs(run)\n",
@@ -200,6 +214,18 @@ def test_every_process_finds_there_what_the_main_process_saved(
     place = {"folder": tmp_path, "env": {"TMPDIR": str(tmp_path)}}
     lab.run(script, processes=2, launcher=launcher, recorded=False, **place).ok()
     assert len(list(tmp_path.glob("**/model.pt"))) == 1
+
+
+@pytest.mark.parametrize("listed", ["os.listdir(run)", "glob.glob(f'{run}/*')", "next(os.walk(run))[2]"])
+def test_a_folder_that_all_list_has_one_name(listed: str, lab: Lab, tmp_path: Path) -> None:
+    """Another name would be that of a folder that is not there, or is empty."""
+    made, after = FOLDERS["a dict of an object"]
+    text = converted(saving(made).replace(READ, f"print(len({listed}))\n"))
+    assert after in text
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    run = lab.run(script, processes=2, folder=tmp_path, recorded=False, env={"DP2DDP_OUTPUT": "all"}).ok()
+    assert [line.split()[-1] for line in run.printed.splitlines()] == ["1", "1"]
 
 
 def test_a_folder_that_is_only_written_is_made_by_one_process(lab: Lab, tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dp2ddp.analyse.api.files import LISTS_STEPWISE, MAKES, PATH_ARGUMENTS, WRITERS
+from dp2ddp.analyse.api.files import (
+    LISTS_FOLDER,
+    LISTS_STEPWISE,
+    MAKES,
+    PATH_ARGUMENTS,
+    WALKS_FOLDERS,
+    WRITERS,
+)
 from dp2ddp.analyse.api.randomness import SEED_ARGUMENTS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import alike, paths
@@ -110,7 +117,8 @@ def _made(context: Context) -> Iterator[ast.expr]:
 def _read(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
     """The paths that all processes read."""
     for call in context.program.calls:
-        if reads_file(call) or any(name.endswith(".from_pretrained") for name in call.names):
+        reads = reads_file(call) or call.names & (LISTS_FOLDER | WALKS_FOLDERS)
+        if reads or any(name.endswith(".from_pretrained") for name in call.names):
             alone = covered(context, call.node, guards) or already(context, call.node)
             if context.runs_in_training(call.node) and not alone:
                 yield from _path(call)

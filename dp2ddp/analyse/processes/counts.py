@@ -10,7 +10,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import counts_gpus, returned
 from dp2ddp.analyse.processes.origins import Origin, Origins
 from dp2ddp.analyse.program.calls import handed
-from dp2ddp.analyse.program.values import Coll, Made, Mod
+from dp2ddp.analyse.program.values import Coll, Made
 
 
 def made_of_count(context: Context, nodes: Iterable[ast.AST]) -> ast.expr | None:
@@ -72,10 +72,4 @@ class _Counts(Origins):
 
     def _attribute(self, node: ast.Attribute) -> Iterator[ast.expr]:
         """What is stored under that name, and nothing else that the same object holds."""
-        values = self.program.values(node.value)
-        for target, statement in self.context.attribute_assignments.get(node.attr, ()):
-            if self.program.values(target.value) & values:
-                yield statement.value
-        for value in values:
-            if isinstance(value, Mod):
-                yield from self._global(value, node.attr)
+        return self._stored(node)

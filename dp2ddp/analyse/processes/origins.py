@@ -137,19 +137,26 @@ class Origins:
 
     def _attribute(self, node: ast.Attribute) -> Iterator[ast.expr]:
         """``args.name``, ``settings.NAME``, ``path.stem``."""
-        values = self.program.values(node.value)
         if self.files and any(is_of_writer(full_name(it)) for it in self.program.values(node)):
             self._found[Origin(_whole(self.context, node))] = None  # `wandb.run.dir`
             return
+        yield from self._stored(node)
+        if is_options(self.context, node.value):
+            yield from self._defaults(node.attr)
+        yield node.value
+
+    def _stored(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        """What is stored under the name of an attribute, in an object or a module, or what a property returns."""
+        values = self.program.values(node.value)
         for target, statement in self.context.attribute_assignments.get(node.attr, ()):
             if self.program.values(target.value) & values:
                 yield statement.value
         for value in values:
             if isinstance(value, Mod):
                 yield from self._global(value, node.attr)
-        if is_options(self.context, node.value):
-            yield from self._defaults(node.attr)
-        yield node.value
+        for getter in self.program.getters(node):
+            results = self.program.results(self.program.scopes[getter.func.scope])
+            yield from (it.value for it in results if isinstance(it, ast.Return) and it.value is not None)
 
     def _global(self, module: Mod, name: str) -> Iterator[ast.expr]:
         for definition in self.program.exported(module.path, name):
