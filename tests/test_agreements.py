@@ -131,6 +131,11 @@ FOLDERS = {
         '    CONFIG["run"] = tempfile.mkdtemp()\nrun = CONFIG["run"]\nos.makedirs(run, exist_ok=True)\n',
         '    CONFIG["run"] = ddp.from_main_process(tempfile.mkdtemp())\n',
     ),
+    "a temporary file where none is given": (
+        "import sys\n\nif len(sys.argv) > 1:\n    run = sys.argv[1]\nelse:\n    handle, run = tempfile.mkstemp()\n"
+        '    os.close(handle)\nrun = run + ".folder"\nos.makedirs(run, exist_ok=True)\n',
+        "    handle, run = tempfile.mkstemp()\n    run = ddp.from_main_process(run)\n    os.close(handle)\n",
+    ),
     "the folder of a log": (
         'import tensorboardX\n\nboard = tensorboardX.SummaryWriter()\nrun = os.path.join(board.get_logdir(), "x")\n',
         'run = os.path.join(ddp.from_main_process(board.get_logdir()), "x")\n',
@@ -150,6 +155,7 @@ COUNTED = {
 # Folders that each process has one of: what is written there is each process's own.
 TEMPORARY = {
     "a folder": 'run = tempfile.mkdtemp()\nos.makedirs(run + "/plots")\n',
+    "a file": 'handle, name = tempfile.mkstemp()\nrun = name + ".folder"\nos.makedirs(run + "/plots")\n',
     "an object": "run = tempfile.TemporaryDirectory().name\nos.makedirs(run)\n",
     "a path below it": 'folder = tempfile.mkdtemp()\nrun = os.path.join(f"{folder}/a", "b")\nos.makedirs(run)\n',
     "given to a function": (
@@ -199,6 +205,7 @@ def test_names_that_are_handed_out_one_by_one_are_not_sent(name: str) -> None:
         ("a time", "warm"),
         ("a number that is counted", "warm"),
         ("a temporary folder where none is given", "warm"),
+        ("a temporary file where none is given", "warm"),
         ("an entry that is a temporary folder", "warm"),
         ("a function that takes the next one where it is there", "warm"),
         ("a loop that tries one after the other", "warm"),

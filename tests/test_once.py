@@ -628,6 +628,93 @@ buffer.seek(0)
 print(torch.load(buffer))
 """,
 )
+PRIVATE = program(
+    imports="import json\nimport os\nimport shutil\nimport tempfile\nfrom pathlib import Path\nimport numpy as np",
+    setup="""\
+class Scratch:
+    def __init__(self):
+        self.handle, self.path = tempfile.mkstemp(suffix=".json")
+        self.folder = tempfile.TemporaryDirectory()
+
+    def kept(self, values):
+        json.dump(values, open(self.path, "w"))
+        with open(os.path.join(self.folder.name, "v.txt"), "w") as file:
+            json.dump(values, file)
+        with open(os.path.join(self.folder.name, "v.txt")) as file:
+            return json.load(open(self.path)) + json.load(file)
+
+
+def by_handle(values):
+    handle, name = tempfile.mkstemp()
+    with os.fdopen(handle, "w") as file:
+        json.dump(values, file)
+    with open(name) as file:
+        found = json.load(file)
+    os.remove(name)
+    return found
+
+
+def by_place(values):
+    name = Path(tempfile.mkstemp()[1])
+    with name.open("w") as file:
+        file.write(json.dumps(values))
+    found = json.loads(name.read_text())
+    name.unlink()
+    return found
+
+
+def by_name(values):
+    file = tempfile.NamedTemporaryFile(delete=False, suffix=".npy")
+    file.close()
+    np.save(file.name, np.array(values))
+    return np.load(file.name).tolist()
+
+
+def unnamed(values):
+    with tempfile.TemporaryFile("w+") as file:
+        json.dump(values, file)
+        file.seek(0)
+        return json.load(file)
+
+
+def whole(state, path):
+    handle, name = tempfile.mkstemp(dir=".")
+    os.close(handle)
+    torch.save(state, name)
+    os.replace(name, path)
+
+
+def whole_by_name(state, path):
+    with tempfile.NamedTemporaryFile(dir=".", delete=False) as file:
+        torch.save(state, file)
+    Path(file.name).rename(path)
+
+
+def copied(values):
+    handle, name = tempfile.mkstemp()
+    with open(name, "w") as file:
+        json.dump(values, file)
+    print(len(json.load(open(name))))
+    shutil.copy(name, "copied.json")
+    with tempfile.SpooledTemporaryFile() as file:
+        file.write(b"abc")
+        file.seek(0)
+        Path("spooled.txt").write_bytes(file.read())
+    return json.load(open("copied.json"))
+
+
+scratch = Scratch()
+""",
+    epoch="""\
+values = [epoch, len(model.module.bias)]
+print(scratch.kept(values), by_handle(values), by_place(values), by_name(values), unnamed(values), copied(values))
+""",
+    after="""\
+whole(model.module.state_dict(), "whole.pt")
+whole_by_name(model.module.state_dict(), "by_name.pt")
+print(len(torch.load("whole.pt")), len(torch.load("by_name.pt")))
+""",
+)
 HANDED = program(
     imports="import atexit\nimport json\nimport multiprocessing\nimport numpy as np\nimport threading\nfrom concurrent.futures import ThreadPoolExecutor",
     setup="""\
@@ -784,6 +871,16 @@ PROGRAMS: dict[str, tuple[dict[str, str], list[str]]] = {
     "temporary folders": (
         {"train.py": TEMPORARY},
         ["    torch.save(model.module.state_dict(), path)", "shutil.rmtree(folder)"],
+    ),
+    "files of a process's own": (
+        {"train.py": PRIVATE},
+        [
+            '        json.dump(values, open(self.path, "w"))',
+            "    os.remove(name)",
+            '        handle, name = tempfile.mkstemp(dir=".")',
+            "        torch.save(state, name)",
+            '    with open(name, "w") as file:',
+        ],
     ),
     "functions handed on": (
         {"train.py": HANDED},

@@ -83,7 +83,12 @@ OPENED_PATHS = {
 # What leads nowhere, as it is written.
 NOWHERE = frozenset({"os.devnull", "'/dev/null'"})
 # What makes a file or folder of a process's own, by the beginning of its name.
-TEMPORARY = ("tempfile.", "io.BytesIO", "io.StringIO")
+TEMPORARY = (
+    *("tempfile.", "io.BytesIO", "io.StringIO"),
+    *("StringIO.StringIO", "cStringIO.StringIO", "six.BytesIO", "six.StringIO", "six.moves.StringIO"),
+)
+# What makes a temporary file, and answers with a handle of it and its path.
+OPENS_TEMPORARY = frozenset({"tempfile.mkstemp"})
 # What names the folder that the processes of a machine have them in: one for all.
 TEMPORARY_FOLDER = frozenset({"tempfile.gettempdir", "tempfile.gettempdirb"})
 
@@ -128,7 +133,9 @@ ONLY_ANSWERS = ANSWERS_OF_COMMANDS | frozenset("""
 # Paths
 
 # What makes a path, or opens one, that begins with the first thing it is given, by the beginning of its name.
-PATHS = ("os.path.", "os.fspath", "pathlib.", "builtins.str", *sorted(BUILTIN_OPENERS))
+PATHS = ("os.path.", "os.fspath", "os.fdopen", "pathlib.", "builtins.str", *sorted(OPENERS_BY_PATH))
+# What hands out what is in a file, and not the file.
+CONTENTS = frozenset("read readline readlines getvalue getbuffer read_text read_bytes".split())
 # What makes a path of parts.
 JOINS_PATHS = frozenset({"os.path.join", "pathlib.Path"})
 # How those are written at the end.
@@ -285,6 +292,8 @@ REMOVING = frozenset({"rm", "rmdir", "mv", "unlink"})
 SHELL_UNPACKS = re.compile(
     r"(^|[\s;&|/])(unzip|gunzip|bunzip2|unxz|unrar|unar|(tar|bsdtar)\s+(-\S*|--)?x|7z\w?\s+x|wget|curl|gdown|git clone)"
 )
+# What moves the path that it is a method of to the one that it is given.
+MOVES_PATH = frozenset({"pathlib.Path.rename", "pathlib.Path.replace"})
 # What makes files or folders; what makes folders, and may be told that they are there.
 MAKES = SAVES | MAKES_EMPTY
 MAKES_FOLDERS = frozenset({"os.makedirs", "pathlib.Path.mkdir"})

@@ -82,7 +82,7 @@ OF_PROCESS = frozenset("""
 # Calls whose text is this process's own, or this machine's.
 OF_PROCESS_OR_MACHINE = OF_PROCESS | frozenset("""
     time.strftime time.localtime time.gmtime time.ctime time.asctime datetime.date.today
-    socket.gethostname platform.node tempfile.mkdtemp tempfile.mktemp
+    socket.gethostname platform.node tempfile.mkdtemp tempfile.mkstemp tempfile.mktemp
     """.split())
 # Those that write out the time that they are given, and the argument's place.
 FORMATS_TIME = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0}

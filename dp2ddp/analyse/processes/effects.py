@@ -33,7 +33,7 @@ from dp2ddp.analyse.api.processes import (
     TELLS,
 )
 from dp2ddp.analyse.context import Context, is_main_guard, once
-from dp2ddp.analyse.processes import folders, paths
+from dp2ddp.analyse.processes import folders, paths, scratch
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.downloads import is_fetch, is_inside, made_first, only_missing
 from dp2ddp.analyse.processes.folders import in_own_folder, may_exist, with_folders
@@ -289,6 +289,11 @@ def collect(
     nodes = [it for it in nodes if id(it) not in inner_calls]
     guarded = {id(node) for node in nodes if id(node) in tidying or _is_written(context, node)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
+    guarded |= {
+        id(part)
+        for key in guarded
+        for part in scratch.prepared(context, program.nodes[key], lambda it: _does_more(context, it))
+    }
     everywhere = _made_everywhere(context, nodes, is_own)
     guarded -= {id(program.statement(it.node)) for it in everywhere}
     guarded |= _around(context, guarded, meetings)

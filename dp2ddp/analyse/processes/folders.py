@@ -8,17 +8,22 @@ from collections.abc import Iterable
 
 from dp2ddp.analyse.api.files import (
     BETWEEN_PATHS,
+    CONTENTS,
     COPIES_FILES,
     EVERYWHERE,
     JOINS_PATHS,
+    MOVES_PATH,
+    PATH_CONTENTS,
     PATHS,
     TEMPORARY,
     TEMPORARY_FOLDER,
+    WRITTEN_PATHS,
 )
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.texts import ANY
 
 
@@ -26,11 +31,16 @@ from dp2ddp.texts import ANY
 def in_own_folder(context: Context, call: Call) -> bool:
     """Whether a call writes into a temporary folder or file, which every process has one of."""
     given = handed(call.node)
-    if isinstance(call.node.func, ast.Attribute):
-        given.append(call.node.func.value)
+    owner = [call.node.func.value] if isinstance(call.node.func, ast.Attribute) else []
     if any(name.startswith(BETWEEN_PATHS) for name in call.names):
         copies = all(name.startswith(COPIES_FILES) for name in call.names)
         return all(is_own(context, it) for it in call.node.args[copies:2])
+    if call.names and call.names <= MOVES_PATH:
+        return all(is_own(context, it) for it in (*owner, *given))
+    if call.names and call.names <= WRITTEN_PATHS.keys() | PATH_CONTENTS:
+        given = paths.given(call)  # what it writes says nothing of the place
+    else:
+        given += owner
     return any(is_own(context, it) for it in given)
 
 
@@ -39,11 +49,17 @@ def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
     """Whether a path begins with a temporary folder, or a file is temporary or in memory: every process has its own."""
     if depth > 8:
         return False
-    call = context.program.call(node) if isinstance(node, ast.Call) else None
-    if call is not None and any(it.startswith(TEMPORARY) for it in call.names - TEMPORARY_FOLDER):
+    if is_temporary(context, node):
         return True
     begins = _begins(context, node)
     return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
+
+
+def is_temporary(context: Context, node: ast.expr) -> bool:
+    """Whether a call makes a temporary file or folder, or a file in memory."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    names = call.names - TEMPORARY_FOLDER if call is not None else set()
+    return any(it.startswith(TEMPORARY) for it in names)
 
 
 @once
@@ -159,9 +175,13 @@ def _text_folders(node: ast.expr) -> frozenset[str]:
 
 def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:
     """What the path begins with that a call makes: of other paths, or of one that it is a method of."""
-    if call is not None and any(name.startswith(PATHS) for name in call.names) and node.args:
+    owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    names = call.names if call is not None else set()
+    if owner and any(name.startswith("pathlib.Path.") for name in names):
+        return owner
+    if any(name.startswith(PATHS) for name in names) and node.args:
         return node.args[:1]
-    return [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    return [] if owner and node.func.attr in CONTENTS else owner  # type: ignore[attr-defined]
 
 
 def given_to(context: Context, definition: ast.AST) -> list[ast.expr]:
@@ -174,4 +194,7 @@ def given_to(context: Context, definition: ast.AST) -> list[ast.expr]:
         return [around.context_expr]
     if (value := program.source(definition).plain) is not None:
         return [value]
+    source = program.source(definition)
+    if source.how is How.ASSIGNED and is_temporary(context, source.value):
+        return [source.value]  # `handle, path = mkstemp()`
     return paths.taken_apart(context, [definition]) or [ast.Constant(...)]

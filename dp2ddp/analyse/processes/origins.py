@@ -12,6 +12,7 @@ from dp2ddp.analyse.api.files import (
     LISTS_FOLDER,
     MAKES_EMPTY,
     NO_PATH_PARTS,
+    OPENS_TEMPORARY,
     PATH_PARTS,
     WALKS_FOLDERS,
 )
@@ -129,6 +130,11 @@ class Origins:
             return
         if source.how is not How.ASSIGNED or not source.place:
             yield source.value
+            return
+        call = self.program.call(source.value)
+        if call is not None and call.names & OPENS_TEMPORARY and isinstance(definition, ast.Name):
+            # The handle beside the path is each process's own.
+            self._found[Origin(self.program.statement(definition), definition.id)] = None
             return
         place = source.place[0]
         for part in returned(self.context, source.value) or [source.value]:

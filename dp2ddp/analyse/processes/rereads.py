@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.downloads import UNPACKS
 from dp2ddp.analyse.api.files import (
+    COPIES_FILES,
     FOLDER_SETS,
     LISTS_FOLDER,
     LISTS_PATHS,
@@ -39,6 +40,7 @@ from dp2ddp.analyse.processes.folders import (
     around,
     ends_after,
     in_own_folder,
+    is_own,
     may_meet,
     with_folders,
 )
@@ -127,7 +129,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     for call in program.calls:
         # What runs in `main_process_first()` waits there, and nowhere inside.
         if context.runs_in_training(call.node) and not is_waited_for(call.node):
-            if reads_file(call):
+            if _reads_shared(context, call):
                 reading[id(call.node)] = _reading(context, call)
     looking = {
         id(it.node): _reading(context, it)
@@ -137,6 +139,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         and context.runs_in_training(it.node)
         and not in_worker(context, it.node)
         and _come_together(context, it.node, guards)
+        and not in_own_folder(context, it)
         and not _is_for_main(context, it, guards)
     }
     written = [*opened.values(), *saved.values()]
@@ -237,8 +240,17 @@ class _Access:
     folders: frozenset[str]
 
 
+def _reads_shared(context: Context, call: Call) -> bool:
+    """Whether a call reads a file that is not this process's own, be it to copy it into one of its own."""
+    if in_own_folder(context, call):
+        copies = any(it.startswith(COPIES_FILES) for it in call.names)
+        return copies and not any(is_own(context, it) for it in call.node.args[:1])
+    return reads_file(call)
+
+
 def _reading(context: Context, call: Call) -> _Access:
-    file, given = paths.read(context, call), paths.given(call)
+    copies = any(it.startswith(COPIES_FILES) for it in call.names)
+    file, given = paths.read(context, call), call.node.args[:1] if copies else paths.given(call)
     folders = frozenset[str]().union(*(around(context, it) for it in given))
     if call.names & _LISTS and not call.names & LISTS_PATHS:  # all that is in it
         return _Access(call, paths.File(None, file.spelled), folders | file.spelled)
