@@ -248,6 +248,10 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
             "use `ddp.sum` on both sides of the division in line 19",
         ),
         (
+            "steps = 4\nseen = count(outputs) / steps\nprint(round(seen, 3))",
+            "use `ddp.mean(seen)`, or --sharded",
+        ),
+        (
             "_, seen = ratio(count(outputs), count(targets))\nif rank() == 0:\n    print(round(seen, 3))",
             "use `ddp.sum` on both sides of the division in line 7",
         ),
@@ -379,7 +383,9 @@ def test_a_condition_on_how_many_samples_are_chosen_is_not_helped_by_batches_of_
         "            loss = loss + criterion(outputs[chosen], targets[chosen].cuda()) * len(chosen)\n    loss.backward()"
     )
     found = said(PROGRAM.format(before="", loss=loss))
-    decides = "`if len(chosen) > 0`, and each rank's samples may decide otherwise; no action needed"
+    decides = (
+        "`if len(chosen) > 0`, which a rank's samples decide; no action needed: it needs the whole batch"
+    )
     assert any(decides in it for it in found)
 
 

@@ -117,10 +117,13 @@ class _Following:
         cause = self._cause(asked, frame, found)
         unknown = None if cause is None else self._unknown(asked, cause, frame, found)
         differs = "which differs across ranks" if unknown is None else "which may differ across ranks"
+        cure = "make it equal first, e.g. by `ddp.mean`"
+        if id(node) in self.work.drawn:
+            cure = "draw equally many numbers on all ranks"
         obstacle = self.context.obstacle(
             node,
             f"{self._use(node)} {self._shown(node, asked, cause, found)}, {differs}",
-            "make it equal first, e.g. by `ddp.mean`" if unknown is None else "",
+            cure if unknown is None else "",
             SHARDED_ONLY,
             assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )

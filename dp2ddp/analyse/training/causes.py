@@ -92,7 +92,7 @@ def _said(
             cure = "use batches of one size (drop_last=True)"
             yield f"the loss depends on `if {_written(place)}`, which differs across ranks", cure
         cure = "" if "len(" in _written(place) else "use torch.where there"
-        yield f"the loss depends on `if {_written(place)}`, and each rank's samples may decide otherwise", cure
+        yield f"the loss depends on `if {_written(place)}`, which a rank's samples decide", cure
     loops = isinstance(around, ast.For | ast.comprehension) and around.iter is place
     if loops and kinds.tensor(samples.drawn(place), place) is Kind.EACH:  # type: ignore[arg-type]
         yield f"the loss loops over single samples, {code}", GATHERED if here else ""

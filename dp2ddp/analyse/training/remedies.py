@@ -9,6 +9,7 @@ from dp2ddp.analyse.api.containers import FEEDS_METERS
 from dp2ddp.analyse.api.numbers import MAKES_NUMBER, NUMBERS
 from dp2ddp.analyse.api.tensors import SIZE_WORDS
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow.definitions import is_fixed
 from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.facts import told_by
@@ -213,10 +214,10 @@ def _of_division(context: Context, statement: ast.stmt, division: ast.expr) -> s
 
 
 def _division(context: Context, statement: ast.stmt, what: str) -> ast.expr | None:
-    """Where a number is divided that is shown, or was to be made: not by a fixed number."""
+    """Where a number is divided that is shown, or was to be made: not by a number that is fixed."""
     for node in ast.walk(statement):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and ast.unparse(node.left) == what:
-            return None if isinstance(node.right, ast.Constant) else node
+            return None if is_fixed(context.program, node.right) else node
     return next(filter(None, (_divided(context, it) for it in _made(context, statement, what))), None)
 
 
@@ -224,7 +225,7 @@ def _divided(context: Context, value: ast.expr, depth: int = 0) -> ast.expr | No
     """The division that a value is made by: its own, or that of a name in it."""
     for node in ast.walk(value):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            if not isinstance(node.right, ast.Constant):
+            if not is_fixed(context.program, node.right):
                 return node
         elif isinstance(node, ast.Name) and depth < 2:
             made = _made(context, context.program.statement(value), node.id)

@@ -28,7 +28,7 @@ def unused(context: Context, call: Call) -> Iterator[Unused]:
     predicts = any(_runs(context, it) for it in (*context.wraps, *context.idle_wraps))
     noted = bool(others) or runs or predicts
     message = "this DataParallel is not converted: no training script that was given runs it"
-    help = "" if runs else "if another script runs it, convert that one"
+    help = "" if runs else "convert the script that runs it, if there is one; else no action needed"
     if not runs and (uncalled := _uncalled(context, call)):
         message, help = (
             f"this DataParallel is not converted: `{uncalled}()` is never called",
