@@ -71,7 +71,41 @@ def _program(body: str, step: str = STEP) -> str:
     return with_steps(HEAD, body, step)
 
 
+# Batches of a loader with workers that draw numbers for each sample, handed on by a generator.
+NOISY = """
+class Noisy(torch.utils.data.Dataset):
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, index):
+        return X[index] + 0.1 * torch.randn(6), Y[index]
+
+
+def forever(loader):
+    while True:
+        yield from loader
+
+
+loader = torch.utils.data.DataLoader(Noisy(), batch_size=7, shuffle=True, num_workers=2)
+batches = forever(loader)
+for step in range(12):
+    x, y = next(batches)
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item())
+"""
 DIVIDED = {
+    "a generator that hands on a loader with workers": NOISY,
+    "a generator that goes through a loader with workers": NOISY.replace(
+        "        yield from loader", "        for batch in loader:\n            yield batch"
+    ),
+    "a generator that is begun by repeat": NOISY.replace(
+        "    while True:\n        yield from loader",
+        "    for again in itertools.repeat(loader):\n        yield from again",
+    ).replace("class Noisy", "import itertools\n\n\nclass Noisy"),
+    "a loop over a generator that hands on a loader with workers": NOISY.replace(
+        "for step in range(12):\n    x, y = next(batches)\n", "for step, (x, y) in enumerate(batches):\n"
+    ).replace("    print(", "    if step == 11:\n        break\n    print("),
     "a loader begun anew for each batch": """
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
 losses = []

@@ -889,6 +889,18 @@ class Loader(Base):
 
 
 loader = Loader(16)""",
+    "a class that begins in one of two ways": """\
+class Loader(DataLoader):
+    def __init__(self, dataset, batch_size, split=0.0):
+        self.given = {"dataset": dataset, "batch_size": batch_size, "num_workers": 0}
+        if split:
+            chosen = torch.utils.data.SubsetRandomSampler(range(int(len(dataset) * split)))
+            super().__init__(sampler=chosen, **self.given)
+        else:
+            super().__init__(shuffle=True, **self.given)
+
+
+loader = Loader(data, 16, split=0.9)""",
 }
 # What a file of settings says is made, by one function that makes loaders and models: it is dealt where it is drawn.
 CONFIGURED_LOADER = """\

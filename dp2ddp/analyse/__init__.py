@@ -254,7 +254,7 @@ def analyse(
         bare=tuple(trained.values()),
         loaders=made,
         loading=loaders.loading(context, loops.drawn_together(context, batch_loops, acts)),
-        workers=loaders.workers(context),
+        workers=loaders.workers(context, loops.drawn_anywhere(context, batch_loops)),
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
         gathers=judged.gathers,

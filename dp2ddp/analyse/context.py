@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
 from dp2ddp.analyse.api.files import EXISTENCE
-from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION, OWN_ITERATION
+from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION, OWN_ITERATION, SAMPLER_ARGUMENTS
 from dp2ddp.analyse.api.layers import BACKWARD_STEPS, BACKWARDS, ENABLES_GRADIENTS, LAYER_HOMES, NO_GRADIENTS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import FUNCTION, STEP_FUNCTIONS, WRAP
@@ -725,7 +726,7 @@ class Context:
             for call in self.program.calls
             if f"{LOADER}.__init__" in call.names and call.scope.owner in family
         ]
-        return begun[0] if len(begun) == 1 else None
+        return _common(begun)
 
     def is_loader(self, value: Value) -> bool:
         """Whether a value is a DataLoader."""
@@ -882,3 +883,21 @@ def disables_gradients(program: Program, around: ast.AST) -> bool:
     return not any(
         ENABLES_GRADIENTS & program.names_of(it) for it in ast.walk(around) if isinstance(it, ast.Call)
     )
+
+
+def _common(begun: list[Call]) -> Call | None:
+    """One call for several that begin a loader in different branches, where only what they draw differs."""
+    if len(begun) < 2:
+        return begun[0] if begun else None
+    first, *others = (
+        {it.arg: it for it in call.node.keywords if it.arg not in ("shuffle", *SAMPLER_ARGUMENTS)}
+        for call in begun
+    )
+    same = {name: ast.unparse(it.value) for name, it in first.items()}
+    if any(call.node.args for call in begun) or any(
+        {name: ast.unparse(it.value) for name, it in other.items()} != same for other in others
+    ):
+        return None
+    node = copy.copy(begun[0].node)
+    node.keywords = [*first.values()]
+    return Call(node, begun[0].scope, begun[0].callees)

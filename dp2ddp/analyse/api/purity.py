@@ -149,6 +149,7 @@ HOLDS = (
     "collections.",
     "copy.",
     "functools.partial",
+    "itertools.repeat",
     "logging.",
     "types.",
 )

@@ -132,6 +132,8 @@ class Dispatch:
                 case Ext() if callee.name in TAKES_ONE and node.args:
                     taken = self.containers.elements(self.store.of(node.args[0]))
                     found |= {it for it in taken if isinstance(it, OWN)} | self.outside.made(callee, node)
+                case Ext(name="itertools.repeat") if node.args:
+                    found |= self.containers.collected(node, self.store.of(node.args[0]))
                 case Ext(name="inspect.getmembers") if node.args:
                     members = self.by_text.members(self.store.of(node.args[0]), UNKNOWN, node)
                     found |= self.containers.pairs(node, members)

@@ -140,13 +140,22 @@ def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
 def _behind_own(context: Context) -> set[int]:
     """The loaders that batches come from which the program hands out itself."""
     program, found = context.program, {*context.whole_loaders}
-    for key in context.runs_before_own:
+    own = (it.own_source for it in program.nodes.values() if hasattr(it, "own_batch"))
+    for key in context.runs_before_own.union(*(_makes(context, it) for it in own)):
         match program.nodes.get(key):
-            case ast.For(iter=source) | ast.comprehension(iter=source):
+            case ast.For(iter=source) | ast.comprehension(iter=source) | ast.YieldFrom(value=source):
                 found |= context.made(context.iterated(program.values(source)), LOADER)
             case ast.Call(args=[source, *_]) as node if is_call_of(context, node, "builtins.next"):
                 found |= context.made(context.iterated(program.values(source)), LOADER)
     return found
+
+
+def _makes(context: Context, node: ast.AST, depth: int = 0) -> frozenset[int]:
+    """What runs to make what a batch is taken from: a generator goes through loaders where it was made."""
+    names = (it for it in ast.walk(node) if isinstance(it, ast.Name | ast.Attribute))
+    sources = [it for name in names for it in assigned(context, name)] if depth < DEPTH else []
+    found = (context.runs(it) | _makes(context, it, depth + 1) for it in sources)
+    return frozenset[int]().union(*found)
 
 
 def _may_have_workers(context: Context, call: Call) -> bool:
@@ -155,26 +164,28 @@ def _may_have_workers(context: Context, call: Call) -> bool:
     return some or (not given and hides_arguments(context, call))
 
 
-def workers(context: Context) -> tuple[Workers, ...]:
-    """Numbers of worker processes that are not 0, of all loaders that a training program makes.
+def workers(context: Context, drawn: set[int]) -> tuple[Workers, ...]:
+    """Numbers of worker processes that are not 0, of the loaders that a training program makes.
 
-    Workers of a stream may each read a part of it: their number decides what is drawn, and stays as it is.
+    Workers of a stream may each read a part of it: their number decides what is drawn, and stays as it is. So does that
+    of loaders whose batches the program hands out itself, or may: nothing that is seen has ``drawn`` from them.
     """
     found: dict[Anchor, Workers] = {}
+    kept: set[Anchor] = set()
     cut = _behind_own(context)
+    hands_out = any(hasattr(it, "own_batch") for it in context.program.nodes.values())
     for call in context.loaders:
         given = context.loader_arguments(call)
-        if (
-            id(call.node) in cut or id(call.node) in context.put_together
-        ):  # batches stay those of as many workers
-            continue
+        site = id(call.node)
+        stays = site in cut or site in context.put_together or (hands_out and site not in drawn)
         if not context.runs_in_training(call.node) or _is_stream(context, given.argument("dataset", 0)):
             continue
         for value in given_for(context, given, "num_workers"):
             if not (isinstance(value, ast.Constant) and not value.value) and not _is_local(context, value):
                 fact = Workers(**context.place(value))
                 found[fact.at] = fact
-    return tuple(found.values())
+                kept |= {fact.at} if stays else set()
+    return tuple(fact for at, fact in found.items() if at not in kept)
 
 
 def _is_local(context: Context, value: ast.expr) -> bool:

@@ -304,9 +304,23 @@ def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set
 
 def drawn_together(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:
     """The loaders from which all processes draw, in loops or by hand, and nowhere the main process alone."""
-    sites = set().union(*(loop.loaders for loop in loops))
-    sites |= set().union(*(_drawn_by(context, it) for it in _by_hand(context, [])))
-    return (sites | context.whole_loaders) - drawn_alone(context, loops, effects)
+    return (drawn_anywhere(context, loops) | context.whole_loaders) - drawn_alone(context, loops, effects)
+
+
+def drawn_anywhere(context: Context, loops: list[BatchLoop]) -> set[int]:
+    """The loaders that something draws from, in loops or by hand."""
+    sites = set().union(*(loop.loaders for loop in loops), *_yielded(context).values())
+    return sites.union(*(_drawn_by(context, it) for it in _by_hand(context, [])))
+
+
+def _yielded(context: Context) -> dict[int, set[int]]:
+    """The loaders whose batches generators hand on as they are, ``yield from loader``, by the node that does so."""
+    program = context.program
+    return {
+        key: context.made(context.iterated(program.values(node.value)), LOADER)
+        for key, node in program.nodes.items()
+        if isinstance(node, ast.YieldFrom) and context.runs_in_training(node)
+    }
 
 
 def drawn_alone(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:
@@ -325,7 +339,8 @@ def drawn_alone(context: Context, loops: list[BatchLoop], effects: tuple[Effect,
         loop for loop in loops if id(loop.source) in runs or any(_covers(context, it, loop) for it in guards)
     ]
     calls = [it for it in _by_hand(context, []) if id(it.node) in runs]
-    return set().union(*(loop.loaders for loop in loops), *(_drawn_by(context, it) for it in calls))
+    yielded = (sites for key, sites in _yielded(context).items() if key in runs)
+    return set().union(*(loop.loaders for loop in loops), *(_drawn_by(context, it) for it in calls), *yielded)
 
 
 def _covers(context: Context, guard: Effect, loop: BatchLoop) -> bool:
