@@ -401,7 +401,8 @@ class Squeeze(Fact):
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
-    ``kind``: "device" (the expression becomes this rank's device), "either" (the statement only chooses which device
+    ``kind``: "device" (the expression becomes this rank's device), "named" (it does where the text ``operand``, which a
+    file holds, names a GPU), "either" (the statement only chooses which device
     ``operand`` becomes), "name" (a ``"cuda:0"`` kept as a string), "number" (one kept as a number), "cuda"
     (``x.cuda(…)``), "load" (``torch.load`` without ``map_location``), "type" (``at`` asks whether ``operand`` is a GPU
     by its number), "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``),

@@ -1002,6 +1002,54 @@ def test_a_choice_between_two_gpus_is_none(choice: str) -> None:
     assert not again.changes and not again.findings
 
 
+SETTINGS = {
+    "json": ("import json\n\nconfig = json.load(open('c.json'))\n", "device = torch.device({})\n"),
+    "an entry of an entry": (
+        "import yaml\n\nconfig = {'device': yaml.safe_load(open('c.yaml'))['train']['device']}\n",
+        "device = torch.device({})\n",
+    ),
+    "a class": (
+        "import json\n\n\nclass Config:\n    def __init__(self, path):\n        self.values = json.load(open(path))\n\n"
+        "    def __getitem__(self, name):\n        return self.values[name]\n\n\nconfig = Config('c.json')\n",
+        "device = torch.device({})\n",
+    ),
+    "a name": ("import json\n\nconfig = json.load(open('c.json'))\n", "device = {}\n"),
+    "a name that is compared": (
+        "import json\n\nconfig = json.load(open('c.json'))\n",
+        "name = {}\nif name != 'cpu':\n    print(name)\ndevice = torch.device(name)\n",
+    ),
+    "where there is one": (
+        "import json\n\nconfig = json.load(open('c.json'))\n",
+        "device = torch.device({} if torch.cuda.is_available() else 'cpu')\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_device_that_a_file_names_is_the_rank_s_own(name: str) -> None:
+    """Whatever number it has there; the CPU stays the CPU."""
+    settings, made = SETTINGS[name]
+    data = "data = TensorDataset(torch.rand(64, 8), torch.arange(64) % 2)\nloader = DataLoader(data, batch_size=16)\n"
+    model = "model = nn.DataParallel(nn.Linear(8, 2).to(device))\n"
+    path = Path("/example/train.py")
+    text = HEAD + settings + made.format("config['device']") + data + model + LOOP
+    conversion = convert(Project.of({path: text}))
+    assert not conversion.errors
+    after = conversion.changes[0].after
+    if name == "a name that is compared":
+        assert "\nname = config['device']\n" in after and "\ndevice = ddp.device(name)\n" in after
+    else:
+        expected = (
+            made.format("ddp.device(config['device'])")
+            if name in ("a name", "where there is one")
+            else ("device = ddp.device(config['device'])\n")
+        )
+        assert f"\n{expected}" in after
+    assert after.count("ddp.device(") == 1
+    again = convert(Project.of({path: after}))
+    assert not again.changes and not again.findings
+
+
 MOVED = """\
 import logging
 

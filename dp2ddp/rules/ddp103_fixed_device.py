@@ -3,7 +3,8 @@
 Each rank has its own device, ``ddp.device()``: the GPU of its local rank, or the CPU if there is none. ``"cuda"`` and
 ``.cuda()`` stay: they mean the current GPU, which the runtime sets on every rank. ``torch.load`` without
 ``map_location`` would put every rank's copy on the GPU that saved it; what was saved on the CPU stays there.
-``set_device`` is removed. In code that a distributed branch of the program shares, its ranks keep their device:
+``set_device`` is removed. A GPU that a configuration file names is the rank's own, too, and the CPU stays the CPU:
+``ddp.device(config["device"])``. In code that a distributed branch of the program shares, its ranks keep their device:
 ``ddp.device(args.gpu)``.
 """
 
@@ -15,6 +16,7 @@ from dp2ddp.plan import Anchor, Edit, Finding, Insert, Remove, Replace, SetArgum
 MESSAGES = {
     "device": ("this names the same device on every rank", "now each rank's own"),
     "either": ("both branches name the same device on every rank", "now each rank's own"),
+    "named": ("a file may name the same GPU for every rank", "a GPU is now each rank's own"),
     "number": ("this GPU number is the same on every rank", "now each rank's own"),
     "name": ("this names the same GPU on every rank", "now each rank's own"),
     "cuda": ("this moves to the same GPU on every rank", "now to each rank's own"),
@@ -62,6 +64,8 @@ def _edits(device: Device) -> Iterator[Edit]:
     match device.kind:
         case "device":
             yield Replace(device.at, "{ddp}.device()", ddp)
+        case "named" if device.operand is not None:
+            yield Replace(device.at, "{ddp}.device({named})", {**ddp, "named": device.operand})
         case "number":
             yield Replace(device.at, "{ddp}.device().index", ddp)
         case "either" if device.operand is not None:
@@ -80,7 +84,7 @@ def _edits(device: Device) -> Iterator[Edit]:
             yield SetArgument(device.at, "map_location", "{ddp}.map_location", ddp, position=1)
         case "current":
             yield Remove(device.at)
-    if device.kind in ("device", "number", "either", "cuda", "load"):
+    if device.kind in ("device", "named", "number", "either", "cuda", "load"):
         yield runtime_import(device.path, device.ddp)
 
 

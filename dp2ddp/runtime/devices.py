@@ -127,7 +127,8 @@ def device(own: torch.device | str | int | None = None) -> torch.device:
     """The device this process computes on.
 
     Args:
-        own: what it computes on where the program has ranks of its own.
+        own: what it computes on where the program has ranks of its own. A text or device that is no GPU is what this
+            process computes on everywhere; of a GPU, ``"cuda:0"`` in a configuration, the number counts for nothing.
 
     Returns:
         ``cuda`` with an index where there is CUDA, else ``cpu``. Before ``init`` or ``launch`` the index is the
@@ -135,16 +136,33 @@ def device(own: torch.device | str | int | None = None) -> torch.device:
         plain ``cuda``: whatever GPU the program makes the current one. Where no GPU is chosen, ``devices=[]``, it is
         the current one, too: a program that means the CPU then says so.
     """
+    if isinstance(own, str | torch.device) and not ranks.stands_aside():
+        if torch.device(own).type != "cuda":
+            return torch.device(own)
+        open_yet = not ranks.has_begun() and ranks.chosen_device() is None
+        if open_yet and torch.cuda.device_count():
+            return torch.device("cuda")  # the current one, whichever that will be
     found = ranks.device(own)
     chose_none = found.type == "cpu" and own is None and _wanted.on_cpu()
     return torch.device("cuda", 0) if chose_none and torch.cuda.device_count() else found
 
 
 def bring(module: torch.nn.Module) -> None:
-    """Move a model that several ranks train to this rank's GPU, if nothing has moved it to one."""
+    """Move a model that several ranks train to this rank's GPU, if nothing has moved it to one.
+
+    Raises:
+        RuntimeError: it is on another rank's GPU.
+    """
     first, own = next(module.parameters(), None), ranks.device()
-    if first is not None and first.device.type == "cpu" and own.type == "cuda":
+    if first is None or own.type != "cuda":
+        return
+    if first.device.type == "cpu":
         module.to(own)
+    elif first.device.type == "cuda" and first.device != own:
+        raise RuntimeError(
+            f"the model is on {first.device}, but this rank's GPU is {own}: move the model and its inputs to "
+            "ddp.device(), not to a GPU that is named by its number"
+        )
 
 
 def _own(gpus: list[int]) -> int | None:

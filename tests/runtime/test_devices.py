@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from jobs import TORCHRUN, Result, run, write
 
-from dp2ddp.runtime import options
+from dp2ddp.runtime import devices, options, ranks
 
 PRETEND = """
 def visible():
@@ -498,6 +500,31 @@ ddp.DistributedDataParallel(torch.nn.Linear(2, 1))
 say(moved)
 """
     assert trained(job(tmp_path, body)) == moved
+
+
+def test_a_gpu_that_a_file_names_is_the_rank_s_own(tmp_path: Path) -> None:
+    """Before devices are chosen it is the current one, whichever that will be."""
+    body = """
+named = [str(ddp.device(it)) for it in ("cuda:0", "cpu")]
+ddp.init(devices=[1, 3])
+named += [str(ddp.device(it)) for it in ("cuda:0", "cuda", torch.device("cuda:2"), "cpu", torch.device("cpu"))]
+say(named)
+"""
+    early = ["cuda", "cpu"]
+    assert trained(job(tmp_path, body)) == [
+        str([*early, own, own, own, "cpu", "cpu"]) for own in ("cuda:1", "cuda:3")
+    ]
+
+
+def test_a_model_on_the_gpu_of_another_rank_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would train there, beside that rank; NCCL says something else."""
+    monkeypatch.setattr(ranks, "device", lambda: torch.device("cuda:1"))
+    model = torch.nn.Linear(2, 1)
+    monkeypatch.setattr(model, "parameters", lambda: iter([SimpleNamespace(device=torch.device("cuda:0"))]))
+    with pytest.raises(RuntimeError, match="the model is on cuda:0, but this rank's GPU is cuda:1"):
+        devices.bring(model)
+    monkeypatch.setattr(ranks, "device", lambda: torch.device("cuda:0"))
+    devices.bring(model)
 
 
 @pytest.mark.slow

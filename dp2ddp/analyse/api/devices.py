@@ -27,3 +27,15 @@ DEVICE_TYPES = frozenset({"cuda", "cpu"})
 # Methods that give a module another type, and the types of half precision.
 CASTS = frozenset({"to", "type"})
 HALF_TYPES = frozenset({"torch.half", "torch.float16"})
+# What reads settings that are no part of the program: a device may be named there, with its number.
+READS_SETTINGS = (
+    "json.",
+    "yaml.",
+    "ruamel.",
+    "toml.",
+    "tomli.",
+    "tomllib.",
+    "configparser.",
+    "omegaconf.",
+    "easydict.",
+)

@@ -16,6 +16,7 @@ from dp2ddp.analyse.api.devices import (
     DEVICE_OF_TENSOR,
     DEVICE_TYPES,
     MOVES,
+    READS_SETTINGS,
 )
 from dp2ddp.analyse.api.processes import ENDS, TELLS, THREADS
 from dp2ddp.analyse.context import Context
@@ -27,6 +28,7 @@ from dp2ddp.analyse.processes.conditions import (
     is_cuda_string,
     is_device,
     number_of,
+    origin,
 )
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Cls, Const, Inst, Value, full_name
@@ -394,10 +396,15 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
             if is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
                 yield node, _device(context, node, "device")
             else:
-                gpus = [part for part in (first.body, first.orelse) if is_gpu(context, part)]
+                parts = (first.body, first.orelse)
+                gpus = [part for part in parts if is_gpu(context, part)]
                 yield from ((part, _device(context, part, "name")) for part in gpus)
+                named = [part for part in parts if _is_of_settings(context, part)]
+                yield from ((part, _device(context, part, "named", part)) for part in named)
         elif is_gpu(context, first):
             yield node, _device(context, node, "device")
+        elif _is_of_settings(context, first):
+            yield node, _device(context, node, "named", first)
     elif call.names & BINDS:
         statement = context.program.statement(node)
         if isinstance(statement, ast.Expr):
@@ -509,6 +516,36 @@ def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]
         numbered = is_gpu(context, place) or _is_first_of_wrap(context, place)
         if numbered and not isinstance(place, ast.IfExp) and not _is_spread(context, place):
             yield place, _device(context, place, "device")
+        elif _is_of_settings(context, place) and (call.names or not call.callees):
+            source = _named_for_places(context, place)
+            yield source, _device(context, source, "named", source)
+
+
+def _is_of_settings(context: Context, node: ast.expr) -> bool:
+    """Whether a text that may name a GPU is read from a file: ``config["device"]``; or says that it is the CPU."""
+    values = context.program.values(node)
+    origins = [origin(it) for it in values if not (isinstance(it, Const) and it.value in DEVICE_TYPES)]
+    return bool(origins) and all(it is not None and it.name.startswith(READS_SETTINGS) for it in origins)
+
+
+def _named_for_places(context: Context, node: ast.expr) -> ast.expr:
+    """What a name is assigned once, if it is used for nothing but as a device; else where it is used."""
+    sources = assigned(context, node) if isinstance(node, ast.Name) else []
+    if len(sources) != 1 or isinstance(sources[0], ast.IfExp) or not _is_of_settings(context, sources[0]):
+        return node
+    uses = [it for target in _names_of(context, sources[0]) for it in _uses(context, target)]
+    return sources[0] if uses and all(_is_device_argument(context, it) for it in uses) else node
+
+
+def _is_device_argument(context: Context, node: ast.expr) -> bool:
+    """Whether something is what a call of torch's takes as a device."""
+    around = context.program.parent(node)
+    if isinstance(around, ast.keyword):
+        return around.arg in DEVICE_ARGUMENTS
+    if not isinstance(around, ast.Call) or node not in around.args[:1]:
+        return False
+    moves = isinstance(around.func, ast.Attribute) and around.func.attr == "to"
+    return moves or is_call_of(context, around, "torch.device")
 
 
 def _is_first_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
