@@ -162,7 +162,17 @@ RETURNING = {
     "one number of two": (
         PAIR,
         "    size, share = evaluate()\n    if share > 0.9:\n        break\n",
-        "    return size.avg, ddp.from_main_process(hits / 64)\n",
+        "    return ddp.from_main_process((size.avg, hits / 64))\n",
+    ),
+    "a number beside what is none": (
+        "    return roc_auc_score(targets, outputs[:, 0]), outputs\n",
+        "    share, outputs = evaluate()\n    if share > best:\n        kept = copy.deepcopy(model)\n        best = share\n",
+        "    if ddp.from_main_process(share > best):\n",
+    ),
+    "a number beside what is none, for several decisions": (
+        "    return roc_auc_score(targets, outputs[:, 0]), outputs\n",
+        "    share, outputs = evaluate()\n    scheduler.step(share)\n    if share > 0.9:\n        break\n",
+        "    return ddp.from_main_process(roc_auc_score(targets, outputs[:, 0])), outputs\n",
     ),
     "two numbers": (
         PAIR,

@@ -177,12 +177,23 @@ class _Steering:
         for call in filter(self.context.runs_in_training, calls):
             yield from self._tests(call, depth + 1)
 
-    def _closing(self, decisions: Iterable[ast.expr], unsafe: Set[ast.AST] = frozenset()) -> _Found:
+    def _closing(self, decisions: Iterable[ast.expr], unsafe: Set[ast.AST]) -> _Found:
+        """The same by the way that has fewer places: with no collective among what a function returns, if it can be."""
+        apart = self._closed(decisions, unsafe, alone=True)
+        if not any(self._is_beside_others(it) for it in apart.places):
+            return apart
+        found = self._closed(decisions, unsafe, alone=False)
+        return found if found.left == apart.left and len(found.places) <= len(apart.places) else apart
+
+    def _closed(self, decisions: Iterable[ast.expr], unsafe: Set[ast.AST], alone: bool) -> _Found:
+        """Where decisions become alike; ``alone``: one of several things that are returned may be agreed on."""
         wanted = list(map(_Use, decisions))
         behind = self._graph(wanted)
 
         def is_place(node: ast.expr) -> bool:
-            return node not in unsafe and not is_object(self.context, node) and self._is_place(node)
+            if node in unsafe or is_object(self.context, node) or not self._is_place(node):
+                return False
+            return alone or not self._is_beside_others(node)
 
         left = self._open(behind, set())
         places: set[ast.expr] = set()
@@ -207,6 +218,9 @@ class _Steering:
         left = self._open(behind, places | summed)
         tests = {use.node for use in wanted if use in left and self._is_answer(use.node)} - unsafe
         places |= tests
+        for node in sorted(places - tests, key=lambda it: self.program.order[id(it)]) if tests else ():
+            if not self._open(behind, places - {node} | summed) & set(wanted):
+                places.discard(node)  # all that it decides is agreed on itself
         left = self._open(behind, places | summed) if tests else left
         return _Found(places, totals, frozenset(use.node for use in wanted if use in left))
 
@@ -565,6 +579,11 @@ class _Steering:
                 return value is node and self._meet(node)
         return False
 
+    def _is_beside_others(self, node: ast.expr) -> bool:
+        """Whether a value is returned in a tuple that is not agreed on as a whole: not all of it is numbers."""
+        around = self.program.parent(node)
+        return isinstance(around, ast.Tuple) and not self._is_number(around)
+
     def _is_answer(self, node: ast.expr) -> bool:
         """Whether all processes ask what is answered by yes or no: the answer is agreed on, at the latest."""
         around = self.program.parent(node)
@@ -632,11 +651,12 @@ class _Steering:
         return False
 
     def _together(self, nodes: set[ast.expr]) -> list[ast.expr]:
-        """The places, a tuple whose entries all are some in place of these, and none within another."""
+        """The places, a tuple of numbers or of nothing but places in place of these, and none within another."""
         tuples = {
             around
             for node in nodes
-            if isinstance(around := self.program.parent(node), ast.Tuple) and set(around.elts) <= nodes
+            if isinstance(around := self.program.parent(node), ast.Tuple)
+            and (set(around.elts) <= nodes or self._is_number(around))
         }
         every = {*nodes, *tuples}
         outer = [it for it in every if not any(around in every for around in self.program.ancestors(it))]
