@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from parity.harness import Lab, Run
@@ -945,6 +946,19 @@ def test_progress_bars_have_names(used: str) -> None:
         assert whole == [] and "    bar = tqdm(ddp.shard_batches(loader))" in after
     else:
         assert "ddp.shard_batches(" not in after and len(whole) == 1
+
+
+def test_progress_bars_are_entered(lab: Lab, tmp_path: Path) -> None:
+    text = SETUP.replace("import time\n", "import time\n\nfrom tqdm import tqdm\n", 1)
+    head, loop = LOOP.split("    for i, (inputs, targets) in enumerate(loader):\n")
+    body, rest = loop.split("    return", 1)
+    loop = "        for i, (inputs, targets) in enumerate(bar):\n            bar.set_description(f'{i}')\n"
+    loop = "    with tqdm(loader) as bar:\n" + loop + indent(body, "    ") + "    return" + rest
+    text += head + loop + TRAIN + "    print(evaluate(model, val_loader))\n"
+    after, whole = converted(text)
+    assert whole == [] and "    with tqdm(ddp.divide_batches(loader)) as bar:" in after
+    for run, original in runs(lab, tmp_path, text, after):
+        assert run.printed == original.printed
 
 
 def test_whole_batches_are_divided_as_they_are() -> None:

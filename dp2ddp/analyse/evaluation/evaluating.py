@@ -89,7 +89,7 @@ CURES = {
     "copy of the model": "use the model itself",
     "comes from a dict": "write `batch_size=` in the call",
     "batch of 1": "use a larger batch size, if the loop can take one",
-    "not be divisible": "only add up or append in the loop",
+    "not be divisible": "in the loop, only add up numbers or append results",
     "read elsewhere": "use another name here",
     "may end early": "go through all batches",
     "needs gradients": "use `torch.no_grad()`",
@@ -209,17 +209,25 @@ class EvaluationLoop:
         return self.program.handed_on(call) if whole else []
 
     def _bar(self, name: ast.Name) -> ast.expr | None:
-        """What a loop's header gives a name right before it, for the loop alone: ``bar = tqdm(loader)``."""
+        """What a loop's header gives a name right before it, for the loop alone.
+
+        ``bar = tqdm(loader)``, or ``with tqdm(loader) as bar:`` round it: what is entered hands itself out.
+        """
         program = self.program
         definitions = program.definitions(name)
         statement = program.statement(definitions[0]) if len(definitions) == 1 else None
-        if not isinstance(statement, ast.Assign) or statement.targets != definitions:
-            return None
         outermost: ast.stmt = self.node
+        contexts: list[ast.stmt] = []
         while isinstance(around := program.parent(outermost), ast.With | ast.AsyncWith):
             outermost = around
+            contexts.append(around)
         blocks = [program.block(it) for it in (self.node, outermost)]
-        if program.block(statement) not in blocks or self._counts(statement.value):
+        if isinstance(statement, ast.Assign) and statement.targets == definitions:
+            value = statement.value if program.block(statement) in blocks else None
+        else:
+            items = statement.items if isinstance(statement, ast.With) and statement in contexts else []
+            value = next((it.context_expr for it in items if it.optional_vars in definitions), None)
+        if value is None or self._counts(value):
             return None
         for node in program.body(program.scope(name)):
             read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name
@@ -230,7 +238,7 @@ class EvaluationLoop:
                 alone = isinstance(told, ast.Call) and isinstance(program.parent(told), ast.Expr)
                 if not alone or not isinstance(program.parent(node), ast.Attribute):
                     return None
-        return statement.value
+        return value
 
     def _counts(self, node: ast.expr) -> bool:
         """Whether something numbers what a loop takes."""

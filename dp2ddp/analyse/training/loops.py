@@ -246,7 +246,9 @@ def _draws(context: Context, source: ast.expr, passing: set[int], depth: int = 0
     if not behind:
         return [source]
     written = isinstance(source, ast.Call | ast.ListComp)
-    sources = list(dict.fromkeys(behind)) if written else assigned(context, source)
+    sources = (
+        list(dict.fromkeys(behind)) if written else assigned(context, source) or _entered(context, source)
+    )
     call = context.program.call(source) if written else None
     own = call is not None and bool(
         context.program.handed_on(call)
@@ -257,6 +259,14 @@ def _draws(context: Context, source: ast.expr, passing: set[int], depth: int = 0
         passing.add(id(source))
     found = [_draws(context, it, passing, depth + 1) for it in sources]
     return None if None in found else [draw for draws in found for draw in draws or ()]
+
+
+def _entered(context: Context, name: ast.expr) -> list[ast.expr]:
+    """What a name stands for that hands itself out where it is entered: ``with tqdm(loader) as bar:``."""
+    made = [context.program.source(it) for it in context.program.definitions(name)]
+    found = [it.value for it in made if it.how is How.ENTERED and it.value is not None and not it.place]
+    values = context.program.values(name)
+    return found if len(made) == 1 and all(context.program.values(it) == values for it in found) else []
 
 
 def training_loaders(loops: list[BatchLoop]) -> set[int]:
