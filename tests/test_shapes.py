@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import indent
 
@@ -1283,3 +1286,43 @@ def test_a_forward_hook_that_marks_its_module_is_not_named() -> None:
     for program, is_named in ((text, False), (other, True)):
         found = convert(Project.of({Path("/example/train.py"): program})).findings
         assert any("this rank" in it.message or "each rank's part" in it.message for it in found) == is_named
+
+
+SHARED_NET = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+        self.gpus = torch.cuda.device_count()
+        self.layer = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.layer(x.view(self.size // self.gpus, -1))
+"""
+
+
+def test_a_program_that_is_not_converted_counts_gpus_in_a_file_that_is(lab: Lab, tmp_path: Path) -> None:
+    """Where nn.DataParallel has replicas, the number of ranks would be 1."""
+    data = "data = TensorDataset(torch.rand(48, 8), torch.arange(48) % 2)\n"
+    data += "loader = DataLoader(data, batch_size=12, drop_last=True)\n"
+    files = {
+        "train": HEAD + "from net import Net\n\n" + data + "model = nn.DataParallel(Net(12))\n" + LOOP,
+        "net": SHARED_NET,
+        "predict": "import torch\n\nfrom net import Net\n\ntorch.cuda.device_count = lambda: 2\nnet = Net(12)\nprint(net.gpus, len(net(torch.rand(6, 8))))\n",
+    }
+    project = Project.of({tmp_path / f"{name}.py": files[name] for name in ("train", "net")})
+    after = {change.path.stem: change.after for change in convert(project).changes}
+    for name, text in {**files, **after}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    assert "self.gpus = ddp.get_replica_count()\n" in (tmp_path / "net.py").read_text()
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "predict.py"], cwd=tmp_path, env=env, capture_output=True, timeout=60
+    )
+    assert done.stdout == b"2 6\n", done.stderr
+    for processes in (1, 2, 3):
+        lab.run(tmp_path / "train.py", processes=processes).ok()

@@ -59,6 +59,7 @@ _QUESTIONS = {
         "current_device",
         "is_initialized",
         "get_rank",
+        "get_replica_count",
         "get_world_size",
         "get",
     ),

@@ -2,7 +2,8 @@
 
 nn.DataParallel has one replica per GPU of one machine; now there is one per rank, on all machines:
 ``ddp.get_world_size()``. Batch sizes and learning rates computed from it keep their meaning. Checks whether there is a
-GPU at all stay as they are.
+GPU at all stay as they are. In a file that other programs may import, too, it is ``ddp.get_replica_count()``: the same,
+and in a program that still uses nn.DataParallel the number of GPUs, as before.
 """
 
 from collections.abc import Iterator
@@ -32,10 +33,12 @@ for epoch in range(2):
 
 
 def check(facts: Facts) -> Iterator[Finding]:
+    programs = {it.program for it in facts.scripts}
     for device in facts.devices:
         if device.kind == "count":
+            query = "get_world_size" if device.path in programs else "get_replica_count"
             edits = (
-                Replace(device.at, "{ddp}.get_world_size()", {"ddp": device.ddp}),
+                Replace(device.at, f"{{ddp}}.{query}()", {"ddp": device.ddp}),
                 runtime_import(device.path, device.ddp),
             )
             yield finding(

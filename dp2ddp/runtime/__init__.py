@@ -22,6 +22,7 @@ from .ranks import (
     get_local_rank,
     get_local_world_size,
     get_rank,
+    get_replica_count,
     get_world_size,
     is_main_process,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "get_local_rank",
     "get_local_world_size",
     "get_rank",
+    "get_replica_count",
     "get_world_size",
     "init",
     "input",

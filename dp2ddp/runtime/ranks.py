@@ -121,6 +121,17 @@ def get_world_size() -> int:
     return count() if limit is None else _staying(_seats, limit)
 
 
+def get_replica_count() -> int:
+    """How many replicas a model has: the ranks that train together. See ``get_world_size``.
+
+    For files that programs with nn.DataParallel share with converted ones. In a program that has not begun with
+    ``init`` or ``launch``, or starts ranks of its own, it is the number of GPUs, as there, and at least 1.
+    """
+    if _choose is None and place() is None:
+        return max(torch.cuda.device_count(), 1)
+    return get_world_size()
+
+
 def get_local_rank() -> int:
     """This process's rank among those on its machine; 0 in a plain process."""
     where = place()
