@@ -304,12 +304,14 @@ class Loader(Fact):
 class Loading(Fact):
     """A DataLoader with workers, whose batches every process draws. ``target`` is as in ``Loader``.
 
-    ``cut``: of each batch a rank takes its part, as the program hands them out itself.
+    ``cut``: of each batch a rank takes its part, as the program hands them out itself. ``undivided``: all that draws
+    from it evaluates, on all ranks, in the sharded form too.
     """
 
     statement: Anchor
     target: Anchor | None = None
     cut: bool = False
+    undivided: bool = False
 
 
 @dataclass(frozen=True)

@@ -95,10 +95,52 @@ def test_loaders_that_one_process_alone_draws_from_stay(how: str) -> None:
     assert "ddp.share(DataLoader(" in after and "share(few)" not in after
 
 
-def test_sharded_programs_share_nothing() -> None:
-    loss = "loss = nn.functional.cross_entropy(features, targets)"
-    after = converted(PROGRAM.replace("loss = distances[same].mean() - distances[~same].mean()", loss))
-    assert "share(" not in after
+SHARDED = PROGRAM.replace(
+    "loss = distances[same].mean() - distances[~same].mean()",
+    "loss = nn.functional.cross_entropy(features, targets)",
+).replace("+ torch.randn(8), index", ", index")
+# Of these evaluations the sum of one batch decides how the next one goes on.
+FOLLOWING = SHARDED.replace("total += model", "total = 0.5 * total + model")
+
+
+def test_sharded_programs_share_the_loaders_of_undivided_evaluations() -> None:
+    begin, end = SHARDED.index("            for held in"), SHARDED.index("\n\nif __name__")
+    loop = "            for inputs, targets in few:\n                total += model(inputs.double()).sum().item()\n"
+    text = f"{SHARDED[:begin]}            model.eval()\n            total = 0\n{loop}            print(total)\n{SHARDED[end:]}"
+    assert "share(" not in converted(text) and "ddp.shard_batches(few)" in converted(text)
+    after = converted(FOLLOWING)
+    assert after.count("share(") == 1 and "    few = ddp.share(few)\n" in after
+    assert "num_workers=ddp.local_workers(3)" in after and "num_workers=2" in after
+    for change in (
+        ("        batch_size=8,\n", "        batch_size=8,\n        shuffle=True,\n"),
+        ("model(inputs.double()).sum().item()\n", "model(inputs.double()).sum().item()\n                    if total > 9:\n                        break\n"),
+    ):  # fmt: skip
+        assert "share(" not in converted(FOLLOWING.replace(*change)), change
+
+
+COMMON = FOLLOWING.replace("num_workers=3", "num_workers=WORKERS").replace(
+    "num_workers=2", "num_workers=WORKERS"
+)
+COMMON = COMMON.replace("class Data", "WORKERS = 3\n\n\nclass Data", 1)
+MADE = FOLLOWING.replace("few = DataLoader(\n", "few = made(\n").replace(
+    "loader = DataLoader(", "loader = made("
+)
+MADE = MADE.replace("def main", """def made(data, batch_size, num_workers, shuffle=False):
+    return DataLoader(data, batch_size, shuffle, num_workers=num_workers)
+
+
+def main""")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [FOLLOWING, COMMON, MADE], ids=["apart", "a constant", "a function"])
+def test_undivided_evaluations_of_sharded_programs_say_the_same(tmp_path: Path, text: str) -> None:
+    text = text.replace("optimizer.step()", "pass")  # the order of the samples is another one
+    for name, side in {"one": text, "many": converted(text)}.items():
+        (tmp_path / f"{name}.py").write_text(side)
+    one = jobs.run(["one.py"], tmp_path, processes=None)
+    many = jobs.run(["many.py"], tmp_path, 2, DP2DDP_OUTPUT="main")
+    assert one.code == many.code == 0, many.err
+    assert many.out == one.out != ""
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])

@@ -239,6 +239,8 @@ def analyse(
     agreed = (*agreements.facts(context, origins), *alike.seeds(context))
     early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
+    alone = evaluations.undivided(context, batch_loops, evaluated)
+    loading = loaders.loading(context, loops.drawn_together(context, batch_loops, acts), alone)
     waits = rereads.collect(context, whole, acts)
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts, waits))
     replaced, stays = apex.collect(context, whole)
@@ -253,8 +255,8 @@ def analyse(
         functional=(*functional.collect(context), *untrained.collect(context, batch_loops, reported)),
         bare=tuple(trained.values()),
         loaders=made,
-        loading=loaders.loading(context, loops.drawn_together(context, batch_loops, acts)),
-        workers=loaders.workers(context, loops.drawn_anywhere(context, batch_loops)),
+        loading=loading,
+        workers=loaders.workers(context, loops.drawn_anywhere(context, batch_loops), loading),
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
         gathers=judged.gathers,

@@ -2,8 +2,9 @@
 
 ``ddp.share(loader)`` divides the loader's workers among the ranks of a machine and gives each batch to all of them: it
 is loaded once, the machine has as many workers as before, and the samples' random numbers are those of a single
-process. The same is done where batches go through code of the program, behind which ``ddp.local_batch`` takes each
-rank's part. A loader without workers is left as it is; so is one that only the main process iterates over somewhere.
+process. The same is done in the sharded form for evaluations that are not divided, and where batches go through code of
+the program, behind which ``ddp.local_batch`` takes each rank's part. A loader without workers is left as it is; so is
+one that only the main process iterates over somewhere.
 """
 
 from collections.abc import Iterator
@@ -37,7 +38,9 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for loading in facts.loading:
-        if facts.tiers(loading) != {Tier.SHARDED if loading.cut else Tier.WHOLE_BATCH}:
+        here = {Tier.SHARDED} if loading.cut else {Tier.WHOLE_BATCH}
+        here |= {Tier.SHARDED} if loading.undivided else set()
+        if not facts.tiers(loading) or not facts.tiers(loading) <= here:
             continue
         edits: list[Edit] = [runtime_import(loading.path, loading.ddp)]
         holes: dict[str, Anchor | str] = {"ddp": loading.ddp}

@@ -73,9 +73,22 @@ def _speaks_first(key: str) -> bool:
     return rendezvous.claim(key)
 
 
+class _LocalWorkers(int):
+    """A rank's part of ``all`` workers."""
+
+    all: int
+
+
 def local_workers(n: int) -> int:
     """This rank's part of ``n`` DataLoader workers on this machine, rounded up; 0 stays 0."""
-    return -(-n // ranks.get_local_world_size())
+    part = _LocalWorkers(-(-n // ranks.get_local_world_size()))
+    part.all = n
+    return part
+
+
+def all_workers(n: int) -> int:
+    """The number that ``local_workers`` got for ``n``, or else ``n``: what ranks divide that share a loader."""
+    return n.all if isinstance(n, _LocalWorkers) else n
 
 
 def shared_seed() -> int:

@@ -40,6 +40,7 @@ from torch.utils.data._utils.worker import _ResumeIteration
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from . import debug, fetching, lanes, ranks, rendezvous
+from .data import all_workers
 
 _WHAT = "the iterator of a loader that share() got"
 _CONTEXT = "_DataLoader__multiprocessing_context"
@@ -73,6 +74,7 @@ def share(loader: DataLoader) -> DataLoader:
     if ranks.is_helper() or ranks.stands_aside() or ranks.count() == 1 or not lanes.IS_POSSIBLE:
         return loader
     if type(loader)._get_iterator is DataLoader._get_iterator:
+        loader.num_workers = all_workers(loader.num_workers)
         loader.__class__ = _class(type(loader))
         loader.__dict__["_share"] = _State(next(_numbers))
     return loader

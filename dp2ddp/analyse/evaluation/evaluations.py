@@ -63,6 +63,20 @@ def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...
             yield _evaluation(around, loop)
 
 
+def undivided(context: Context, loops: list[BatchLoop], found: tuple[Evaluation, ...]) -> set[int]:
+    """The loaders from which only evaluations draw that are not divided, and that go through all of it."""
+    whole = {it.after for it in found if it.whole and it.division is None}
+
+    def stays(loop: BatchLoop) -> bool:
+        if not isinstance(loop.node, ast.For) or context.program.anchor(loop.node) not in whole:
+            return False
+        inner = (it for part in loop.node.body for it in ast.walk(part))
+        return not any(isinstance(it, ast.Break | ast.Return) for it in inner)
+
+    sites = {site for loop in loops if stays(loop) for site in loop.loaders}
+    return sites - {site for loop in loops if not stays(loop) for site in loop.loaders}
+
+
 def obstacles(
     context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...], found: tuple[Evaluation, ...]
 ) -> Iterator[Obstacle]:

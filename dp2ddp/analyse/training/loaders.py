@@ -119,8 +119,8 @@ def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
     )
 
 
-def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
-    """The loaders with workers, of those that all processes draw from."""
+def loading(context: Context, drawn: set[int], undivided: set[int]) -> tuple[Loading, ...]:
+    """The loaders with workers, of those that all processes draw from; ``undivided``: see ``Loading``."""
     found, cut = [], _behind_own(context)
     for call in context.loaders:
         if (
@@ -132,9 +132,18 @@ def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
             statement = context.program.statement(call.node)
             target = _target(context, statement, call)
             place = context.place(call.node)
-            at, is_cut = context.program.anchor(statement), id(call.node) in cut
-            found.append(Loading(**place, statement=at, target=target, cut=is_cut))
+            at, site = context.program.anchor(statement), id(call.node)
+            stays = site in undivided and _is_in_order(context, context.loader_arguments(call))
+            found.append(Loading(**place, statement=at, target=target, cut=site in cut, undivided=stays))
     return tuple(found)
+
+
+def _is_in_order(context: Context, call: Call) -> bool:
+    """Whether a loader hands out samples in the order of the data set: in that, all ranks agree."""
+    given = {name: given_for(context, call, name) for name in ("shuffle", *SAMPLER_ARGUMENTS)}
+    values = (it for found in given.values() for it in found)
+    plain = all(_is_none(context, it) or (isinstance(it, ast.Constant) and not it.value) for it in values)
+    return plain and not hides_arguments(context, call)
 
 
 def _behind_own(context: Context) -> set[int]:
@@ -164,15 +173,17 @@ def _may_have_workers(context: Context, call: Call) -> bool:
     return some or (not given and hides_arguments(context, call))
 
 
-def workers(context: Context, drawn: set[int]) -> tuple[Workers, ...]:
+def workers(context: Context, drawn: set[int], shared: tuple[Loading, ...]) -> tuple[Workers, ...]:
     """Numbers of worker processes that are not 0, of the loaders that a training program makes.
 
     Workers of a stream may each read a part of it: their number decides what is drawn, and stays as it is. So does that
-    of loaders whose batches the program hands out itself, or may: nothing that is seen has ``drawn`` from them.
+    of loaders whose batches the program hands out itself, or may: nothing that is seen has ``drawn`` from them. The
+    workers of loaders that are ``shared`` in both forms are divided there.
     """
     found: dict[Anchor, Workers] = {}
     kept: set[Anchor] = set()
-    cut = _behind_own(context)
+    divided: set[Anchor] = set()
+    cut, whole = _behind_own(context), {it.at for it in shared if it.undivided}
     hands_out = any(hasattr(it, "own_batch") for it in context.program.nodes.values())
     for call in context.loaders:
         given = context.loader_arguments(call)
@@ -185,7 +196,8 @@ def workers(context: Context, drawn: set[int]) -> tuple[Workers, ...]:
                 fact = Workers(**context.place(value))
                 found[fact.at] = fact
                 kept |= {fact.at} if stays else set()
-    return tuple(fact for at, fact in found.items() if at not in kept)
+                divided |= {fact.at} if context.program.anchor(call.node) not in whole else set()
+    return tuple(fact for at, fact in found.items() if at in divided - kept)
 
 
 def _is_local(context: Context, value: ast.expr) -> bool:
