@@ -16,7 +16,7 @@ from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.changes import Beside
 from dp2ddp.defects import defect
 from dp2ddp.plan import Anchor
-from dp2ddp.source import Location, Project, SourceFile, importers_beside
+from dp2ddp.source import NOTEBOOK, Location, Project, SourceFile, importers_beside
 
 # What a model is asked for by the keys of its state.
 STATE = KEYED_LIKE_FILES | {"load_state_dict"}
@@ -77,7 +77,7 @@ def _wrapping(
         wraps = any(id(node) in ran for node in shared)
         uses = [(it.attr in STATE, context.program.anchor(it)) for it in bare if id(it) in ran]
         by_keys, first = min(((by, Location(it.path, it.span)) for by, it in uses), default=(False, None))
-        return path in trains, wraps, first, by_keys
+        return path in trains and path.suffix != NOTEBOOK, wraps, first, by_keys
 
     return {it.path: told(it.path) for it in apart}
 
@@ -96,8 +96,12 @@ def _taken_for_bare(context: Context, wraps: Container[int]) -> Iterator[ast.Att
 
 def _does_something(file: SourceFile) -> bool:
     """Whether a file is more than a module that others import."""
-    return "__main__" in file.text or any(
-        isinstance(it, ast.For | ast.While | ast.With) or isinstance(getattr(it, "value", None), ast.Call)
-        for it in file.tree.body
-        if not isinstance(it, ast.Assign | ast.AnnAssign)
+    return (
+        file.path.suffix == NOTEBOOK
+        or "__main__" in file.text
+        or any(
+            isinstance(it, ast.For | ast.While | ast.With) or isinstance(getattr(it, "value", None), ast.Call)
+            for it in file.tree.body
+            if not isinstance(it, ast.Assign | ast.AnnAssign)
+        )
     )

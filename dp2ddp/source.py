@@ -10,6 +10,7 @@ import ast
 import copy
 import importlib.util
 import io
+import json
 import keyword
 import os
 import re
@@ -303,7 +304,7 @@ class Project:
 
     @cached_property
     def around(self) -> dict[Path, bytes]:
-        """What the Python files hold that lie in the folders of the projects, and are none of its own."""
+        """What the Python files and notebooks hold that lie in the folders of the projects, and are none of its own."""
         homes = dict.fromkeys(self.homes.values())
         return {path: data for home in homes for path, data in _below(home, self.files.keys())}
 
@@ -519,6 +520,10 @@ def load(path: Path, data: bytes) -> SourceFile | Unreadable:
         script, notebook = shlex.quote(f"{path.stem}.py"), shlex.quote(path.name)
         how = f"make a script of it by jupyter nbconvert --to script {notebook}, and convert {script}"
         return Unreadable(path, None, f"a notebook can't start ranks: {how}")
+    return _loaded(path, data)
+
+
+def _loaded(path: Path, data: bytes) -> SourceFile | Unreadable:
     try:
         text, encoding = decode(data)
     except UnicodeDecodeError as error:
@@ -536,6 +541,25 @@ def load(path: Path, data: bytes) -> SourceFile | Unreadable:
         name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         line, old = getattr(error, "lineno", None), legacy.reason(error, text, shlex.quote(str(name)))
         return Unreadable(path, line, old or f"not valid Python: {_one_line(error)}", bool(old), text)
+
+
+def _of_cells(data: bytes) -> bytes:
+    """The Python code of a notebook, without its commands (``%run``, ``!pip``) and cells that are not Python."""
+    try:
+        cells = json.loads(data)["cells"]
+        texts = ["".join(it["source"]) for it in cells if it["cell_type"] == "code"]
+    except (ValueError, LookupError, TypeError):
+        return b""
+    plain = (re.sub(r"(?m)^(\s*)[%!?].*", r"\1pass", it) for it in texts)
+    return "\n".join(it for it in plain if _is_python(it)).encode(errors="replace")
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _parsed(path: Path, text: str, encoding: str) -> SourceFile:
@@ -1143,19 +1167,19 @@ def _elements(node: ast.expr) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, (ast.List, ast.Tuple)) else []
 
 
-def _scripts_below(folder: Path) -> Iterator[Path]:
+def _scripts_below(folder: Path, endings: tuple[str, ...] = (".py",)) -> Iterator[Path]:
     """The Python files in a folder and those in it, a few levels deep."""
     for where, folders, names in os.walk(folder):
         here = Path(where)
         deep = len(here.relative_to(folder).parts) >= _DEEPEST_BESIDE
         folders[:] = [] if deep else sorted(name for name in folders if _is_ours(here / name))
-        own = sorted(name for name in {*names} - installed_in(here) if name.endswith(".py"))
+        own = sorted(name for name in {*names} - installed_in(here) if name.endswith(endings))
         yield from (Path(os.path.realpath(here / name)) for name in own)
 
 
 def _below(folder: Path, known: Set[Path]) -> Iterator[tuple[Path, bytes]]:
-    """The Python files in a folder, and below it, that are not ``known`` yet, and what they hold."""
-    for place in islice(_scripts_below(folder), _MOST_BESIDE):
+    """The Python files and notebooks in a folder, and below it, that are not ``known`` yet, and what they hold."""
+    for place in islice(_scripts_below(folder, (".py", NOTEBOOK)), _MOST_BESIDE):
         if place not in known:
             try:
                 yield place, place.read_bytes()
@@ -1185,7 +1209,10 @@ def _importers_beside(project: Project, wanted: frozenset[Path]) -> tuple[Source
         if not new:
             break
         looked.update(new)
-        loaded = (load(it, project.around[it]) for it in new)
+        held = {it: project.around[it] for it in new}
+        loaded = (
+            _loaded(it, _of_cells(data) if it.suffix == NOTEBOOK else data) for it, data in held.items()
+        )
         read |= {it.path: it for it in loaded if isinstance(it, SourceFile)}
         whole = replace(project, files={**project.files, **read})
         passing |= {it for it in read if whole.reaches(it) & wanted}

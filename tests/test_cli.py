@@ -322,6 +322,37 @@ def test_programs_that_wrap_by_a_changed_line_are_told_to_use_one_gpu() -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_notebooks_that_import_a_changed_file_are_named() -> None:
+    """With their commands and cells that are no Python; a notebook that imports nothing of it is not."""
+    cells = {
+        "play": [
+            "%matplotlib inline\\nfrom model import build",
+            "for it in\\n",
+            "model = build()\\n!ls\\nprint(model)",
+        ],
+        "other": ["import torch", "model = 1"],
+    }
+    texts = {
+        f"{name}.ipynb": '{"cells": ['
+        + ", ".join(f'{{"cell_type": "code", "source": ["{cell}"]}}' for cell in code)
+        + "]}"
+        for name, code in cells.items()
+    }
+    trained = TRAIN.replace("nn.DataParallel(nn.Linear(8, 2)).cuda()", "build()").replace(".cuda()", "")
+    write(
+        {
+            "model.py": "from torch import nn\n\n\ndef build():\n    return nn.DataParallel(nn.Linear(8, 2))\n",
+            "train.py": trained.replace("import torch\n", "import torch\nfrom model import build\n", 1),
+            "broken.ipynb": "from model import build",
+            **texts,
+        }
+    )
+    lines = run("convert", "train.py").stderr.decode().splitlines()
+    assert [it for it in lines if "also use" in it] == [
+        "play.ipynb also uses model.py, which now imports dp2ddp; it uses one GPU then",
+    ]
+
+
 CHECKING = {
     "an instance": "assert isinstance(model, DataParallel)",
     "no instance": "assert not (not isinstance(model, DataParallel))",

@@ -102,7 +102,9 @@ class Divided(EvaluationLoop):
             for collate in [*given, *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
                 if ast.unparse(collate) == "None":
                     continue
-                raise Whole(collate, f"batches made by `{ast.unparse(collate)}` may not be divisible by samples")
+                raise Whole(
+                    collate, f"batches made by `{ast.unparse(collate)}` may not be divisible by samples"
+                )
 
     def _check_target(self) -> None:
         """The batch is given to names, which nothing but the function looks at."""
