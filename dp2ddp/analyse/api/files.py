@@ -182,6 +182,8 @@ READ_PATHS = {
     "torch.export.load": ("f", 0),
 }
 LOADS = frozenset(LOADED_PATHS)
+# What loads the settings of a program.
+LOADS_SETTINGS = frozenset({"json.load", "yaml.load", "yaml.safe_load", "yaml.full_load", "toml.load"})
 # What may have written a file that they can read, by the beginning of its name; what copies and fetches aside.
 WRITTEN_BY = {
     "torch.load": ("torch.", "dp2ddp."),

@@ -25,7 +25,7 @@ from dp2ddp.analyse.api.files import (
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import agreements, commands, paths
 from dp2ddp.analyse.processes.alike import in_worker, works
-from dp2ddp.analyse.processes.answers import is_options
+from dp2ddp.analyse.processes.counters import is_alike
 from dp2ddp.analyse.processes.downloads import (
     asks_files,
     caching,
@@ -202,9 +202,14 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
             statement = _before_looks(context, statement, call, writes)
             place = needed.setdefault(id(statement), (statement, call, set()))
             place[2].update(writes)
+    outside = {key for key, (statement, *_) in needed.items() if not _in_work(context, statement)}
     # From above: where all have waited, they need not again below.
     for key in sorted(needed, key=lambda key: program.order[key]):
         statement, call, writes = needed[key]
+        if _in_work(context, statement) and all(
+            _waited_for(context, program.nodes[it], statement, outside) for it in writes
+        ):
+            continue
         if key not in found and not _after_barrier(context, statement, writes, found):
             what = f"{_shown(context, call, statement)} reads {_WRITING}"
             found[key] = Reread(**context.place(statement), what=what)
@@ -215,7 +220,8 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         if not spoils or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
         read = _spoiled(context, call, common, leading)
-        for place in _few(context, call.node, _places(context, call.node, read, set(), meetings), guards):
+        places = _few(context, call.node, _places(context, call.node, read, set(), meetings), guards)
+        for place in _beside_wait(context, call, places, found):
             statement = _before_guard(context, place, guards)
             if (
                 id(statement) not in found
@@ -282,12 +288,75 @@ def _few(context: Context, node: ast.AST, places: Iterable[ast.stmt], guards: li
     It has many if it is run by the name of an event.
     """
     found = list(places)
-    loops = (loop for it in found for loop in context.program.ancestors(it))
     several = len({id(it) for it in found}) > MOST_PLACES or (
-        len(found) > 1 and any(isinstance(loop, ast.For) and works(context, loop) for loop in loops)
+        len(found) > 1 and any(_in_work(context, it) for it in found)
     )
     alone = several and _come_together(context, node, guards) and not in_worker(context, node)
-    return [context.program.statement(node)] if alone and _asks_nothing(context, node, set()) else found
+    return [_before_opening(context, node)] if alone and _asks_nothing(context, node, set()) else found
+
+
+def _before_opening(context: Context, node: ast.AST) -> ast.stmt:
+    """The statement of a place, or the outermost that opens what it works with: ``with open(path, "w") as file:``."""
+    statement = context.program.statement(node)
+    while isinstance(around := context.program.parent(statement), ast.With):
+        statement = around
+    return statement
+
+
+def _in_work(context: Context, node: ast.AST) -> bool:
+    """Whether a place is come by at every step of a loop that trains, or at every batch."""
+    return any(isinstance(it, ast.For) and works(context, it) for it in context.program.ancestors(node))
+
+
+def _beside_wait(
+    context: Context, call: Call, places: list[ast.stmt], waiting: Container[int]
+) -> list[ast.stmt]:
+    """Where all wait for what others read before it is written again: beside a place where they wait afterwards."""
+    statement = _before_opening(context, call.node)
+    block = context.program.block(statement)
+    for following in block[block.index(statement) + 1 :] if places else ():
+        if id(following) in waiting:
+            return [statement]
+        if _leaves(following):
+            break
+    return places
+
+
+def _waited_for(
+    context: Context,
+    node: ast.AST,
+    place: ast.stmt,
+    waiting: Container[int],
+    seen: frozenset[int] = frozenset(),
+) -> bool:
+    """Whether all wait after something is written, each time and before any comes to a place: at one in ``waiting``."""
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    while id(place) not in context.runs(inside):
+        block = program.block(inside)
+        for following in block[block.index(inside) + 1 :]:
+            if id(following) in waiting:
+                return True
+            if id(place) in context.runs(following) or _leaves(following):
+                return False
+        parent = program.parent(inside)
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            scope = program.by_node[id(parent)].index
+            calls = [it for it in context.callers.get(scope, ()) if context.runs_in_training(it)]
+            return (
+                scope not in seen
+                and bool(calls)
+                and all(_waited_for(context, it, place, waiting, seen | {scope}) for it in calls)
+            )
+        if not isinstance(parent, ast.stmt):
+            return False
+        inside = parent
+    return False
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Whether what follows a statement may be left out."""
+    return any(isinstance(it, ast.Return | ast.Continue | ast.Break) for it in ast.walk(statement))
 
 
 def _before_looks(context: Context, statement: ast.stmt, call: Call, writes: set[int]) -> ast.stmt:
@@ -526,7 +595,7 @@ def _places(
         if isinstance(parent, ast.If):
             conditions = (*conditions, (parent.test, inside in parent.body))
         inside = parent
-        if not (isinstance(parent, ast.If) and _is_option(context, parent.test)):
+        if not (isinstance(parent, ast.If) and is_alike(context, parent.test)):
             branch = parent
 
 
@@ -595,22 +664,6 @@ def _is_plain(function: ast.AST) -> bool:
     )
 
 
-def _is_option(context: Context, test: ast.expr) -> bool:
-    """Whether a condition asks for options alone, which nothing sets later."""
-    match test:
-        case ast.UnaryOp(operand=operand):
-            return _is_option(context, operand)
-        case ast.BoolOp(values=values):
-            return all(_is_option(context, it) for it in values)
-        case ast.Compare(left=left, comparators=others):
-            return all(_is_option(context, it) for it in (left, *others))
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return all(_is_option(context, it) for it in parts)
-        case ast.Attribute(value=owner, attr=name):
-            return name not in context.attribute_assignments and is_options(context, owner)
-    return isinstance(test, ast.Constant)
-
-
 def _since_meeting(
     context: Context, statements: list[ast.stmt], meetings: Set[int], seen: frozenset[int] = frozenset()
 ) -> tuple[list[ast.stmt], bool]:
@@ -676,7 +729,7 @@ def _is_body(node: ast.AST | None) -> bool:
 def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:
     """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block.
 
-    Or in that round it, where an option leads from there to here.
+    Or in that round it, where a condition that is alike leads from there to here.
     """
     block = context.program.block(statement)
     for before in reversed(block[: block.index(statement)]):
@@ -687,7 +740,7 @@ def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], wait
         if id(before) in waiting:
             return True
     parent = context.program.parent(statement)
-    if isinstance(parent, ast.If) and _is_option(context, parent.test):
+    if isinstance(parent, ast.If) and is_alike(context, parent.test):
         return id(parent) in waiting or _after_barrier(context, parent, writes, waiting)
     return False
 
