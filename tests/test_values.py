@@ -660,6 +660,28 @@ def test_what_is_unwrapped_before_is_not_unwrapped_again(lab: Lab, tmp_path: Pat
     assert not any(it.startswith("module.") for it in torch.load(tmp_path / "m.pt"))
 
 
+TOLD = {
+    "if it is": "if isinstance(model, nn.DataParallel):\n    model.module.load_state_dict(state)\n"
+    "else:\n    model.load_state_dict(state)\n",
+    "if it is not": "if not isinstance(model, nn.DataParallel):\n    model.load_state_dict(state)\n"
+    "else:\n    model.module.load_state_dict(state)\n",
+    "if it is one of several": "if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):\n"
+    "    model.module.load_state_dict(state)\nelse:\n    model.load_state_dict(state)\n",
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_where_a_model_is_known_not_to_be_wrapped_nothing_is_unwrapped(
+    lab: Lab, tmp_path: Path, name: str
+) -> None:
+    kept = "torch.save(model.module.state_dict(), 'old.pt')\nstate = torch.load('old.pt')\n"
+    body = HEAD + MODEL + kept + TOLD[name] + STEPS + "torch.save(model.state_dict(), 'm.pt')\n"
+    after = converted(tmp_path, body).changes[0].after
+    assert "    model.load_state_dict(state)\n" in after and "strip_module_prefix" not in after
+    lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+    assert not any(it.startswith("module.") for it in torch.load(tmp_path / "m.pt"))
+
+
 def test_a_part_that_is_cut_off_other_keys_stays(tmp_path: Path) -> None:
     """Of what is not from a file, and of what a program reads that saves no wrapped model's state."""
     cut = 'k.split(".", 1)[1]'

@@ -503,6 +503,8 @@ def _states(
     function = call.node.func
     if any(isinstance(callee, Bound) and isinstance(callee.owner, Made) for callee in call.callees):
         return  # a DataParallel of the project's own has a method for it
+    if isinstance(function, ast.Attribute) and _is_told_bare(context, function.value):
+        return
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
         keeps = context.run_by(call.node) & context.prefixing
         if _is_behind_wrap(context, function.value) and not keeps:
@@ -675,6 +677,27 @@ def _guards(context: Context, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
         for generator in getattr(around, "generators", ()):
             yield from ((test, True) for test in generator.ifs)
         inside = around
+
+
+def _is_told_bare(context: Context, model: ast.expr) -> bool:
+    """Whether a statement has asked for the class of a model that DataParallel does not wrap there.
+
+    What stands in it stays as it is: with a model that is always wrapped, nothing comes there.
+    """
+    program = context.program
+    for test, holds in _guards(context, model):
+        asked = test
+        while isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not):
+            asked, holds = asked.operand, not holds
+        call = program.call(asked) if isinstance(asked, ast.Call) else None
+        if holds or call is None or not call.names & ASKS_CLASS or len(call.node.args) != 2:
+            continue
+        of, classes = call.node.args
+        same = ast.unparse(of) == ast.unparse(model) and program.definitions(of) == program.definitions(model)
+        named = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+        if same and isinstance(program.parent(test), ast.If) and program.file(model).path in context.reached:
+            return any(Ext(WRAP) in program.values(it) for it in named)
+    return False
 
 
 def conditions(context: Context, node: ast.AST) -> list[ast.expr]:
