@@ -74,7 +74,7 @@ FOLDERS = {
         "def numbered(parent):\n    os.makedirs(parent, exist_ok=True)\n    n = 0\n    for it in os.listdir(parent):\n"
         "        if os.path.isdir(os.path.join(parent, it)):\n            n = max(n, int(it.split('-')[-1]))\n"
         "    run = parent + f'/run-{n + 1}'\n    os.makedirs(run, exist_ok=True)\n    return run\n\n\nrun = numbered('runs')\n",
-        "    n = ddp.from_main_process(n)\n    run = parent + f'/run-{n + 1}'\n    if ddp.is_main_process():\n",
+        "    n = ddp.from_main_process(n)\n    run = parent + f'/run-{n + 1}'\n    os.makedirs(run, exist_ok=True)\n",
     ),
     "a number in the last name of a list": (
         "found = [0] + [int(it.split('-')[1]) for it in sorted(os.listdir('.')) if it.startswith('run-')]\n"
@@ -233,6 +233,27 @@ def test_a_folder_that_all_list_has_one_name(listed: str, lab: Lab, tmp_path: Pa
     script.write_text(text)
     run = lab.run(script, processes=2, folder=tmp_path, recorded=False, env={"DP2DDP_OUTPUT": "all"}).ok()
     assert [line.split()[-1] for line in run.printed.splitlines()] == ["1", "1"]
+
+
+# Folders that may be there, by a name that all agree on.
+MADE_BY_ALL = {
+    "os": "os.makedirs(run, exist_ok=True)\n",
+    "by places": "os.makedirs(run, 0o777, True)\n",
+    "pathlib": "path = Path(run).resolve().parent / 'b'\npath.mkdir(parents=True, exist_ok=True)\n"
+    "(path.parent / 'b').joinpath('c').mkdir(exist_ok=True)\nos.makedirs(run, exist_ok=True)\n",
+    "several": "for path in (run, run + '/b'):\n    os.makedirs(path, exist_ok=True)\n",
+}
+
+
+@pytest.mark.parametrize("name", MADE_BY_ALL)
+def test_a_folder_by_a_name_that_all_agree_on_may_be_made_by_all(lab: Lab, tmp_path: Path, name: str) -> None:
+    run = 'from pathlib import Path\n\nrun = os.path.join("runs", datetime.now().strftime("%H%M%S%f"))\n'
+    after = converted(saving(run + MADE_BY_ALL[name]))
+    assert "ddp.from_main_process(datetime.now()" in after and "is_main_process" not in after
+    script = tmp_path / "train.py"
+    script.write_text(after)
+    lab.run(script, processes=2, folder=tmp_path, launcher="warm", recorded=False).ok()
+    assert len(list(tmp_path.glob("**/model.pt"))) == 1
 
 
 def test_a_folder_that_is_only_written_is_made_by_one_process(lab: Lab, tmp_path: Path) -> None:

@@ -312,6 +312,11 @@ rows = csv.writer(table)
 named = csv.DictWriter(open("named.csv", "w"), fieldnames=["a"])
 named.writeheader()
 json.dump({"n": 0}, open("status.json", "w"))
+values = open("values.bin", "wb")
+values.write(b"PIEH")
+torch.arange(4).numpy().tofile(values)
+torch.arange(6).numpy().tofile(values)
+values.close()
 
 
 class Log:
@@ -855,7 +860,10 @@ PROGRAMS: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "open files": (
         {"train.py": OPENED},
-        ['with ddp.open("log.txt", "w") as file, ddp.open("second.txt", mode) as second:'],
+        [
+            'with ddp.open("log.txt", "w") as file, ddp.open("second.txt", mode) as second:',
+            "torch.arange(6).numpy().tofile(values)",
+        ],
     ),
     "a tee": ({"train.py": TEE, "tools.py": TOOLS}, ['sys.stdout = Logger("log.txt")']),
     "the shell": (

@@ -232,6 +232,8 @@ def analyse(
     acts = effects.collect(context, reported.statements(context), own)
     numbers = tuple(placing.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
+    if origins:  # what is agreed on is no process's own any more: all may make such a folder
+        acts = effects.collect(context, reported.statements(context), own)
     starts = entry.collect(context)
     wrapped = models.collect(context, starts)
     made = loaders.conditional(made, [it.scripts for it in wrapped if models.is_conditional(it)])

@@ -136,6 +136,11 @@ ONLY_ANSWERS = ANSWERS_OF_COMMANDS | frozenset("""
 PATHS = ("os.path.", "os.fspath", "os.fdopen", "pathlib.", "builtins.str", *sorted(OPENERS_BY_PATH))
 # What hands out what is in a file, and not the file.
 CONTENTS = frozenset("read readline readlines getvalue getbuffer read_text read_bytes".split())
+# What of a path is a path.
+PATH = "pathlib.Path"
+GIVES_PATH = frozenset("""
+    absolute cwd expanduser home joinpath parent relative_to rename replace resolve with_name with_stem with_suffix
+    """.split())
 # What makes a path of parts.
 JOINS_PATHS = frozenset({"os.path.join", "pathlib.Path"})
 # How those are written at the end.

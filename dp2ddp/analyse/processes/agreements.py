@@ -60,8 +60,11 @@ def listed(context: Context, effects: Iterable[Effect]) -> frozenset[int]:
 
 
 def has_own_path(context: Context, call: Call) -> bool:
-    """Whether the path that a call is given has a name of each process's own: by the clock, by what is there."""
-    return bool(Origins(context).of(_path(call)))
+    """Whether the path that a call is given has a name of each process's own: by the clock, by what is there.
+
+    Not where they have agreed on it.
+    """
+    return any(id(it.node) not in context.agreed for it in Origins(context).of(_path(call)))
 
 
 def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:

@@ -143,7 +143,8 @@ def _is_text(node: ast.expr) -> bool:
 
 def may_exist(call: Call) -> bool:
     """Whether a call that makes a folder takes the one that is there: with ``exist_ok=True``."""
-    return any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
+    given = call.argument("exist_ok", 2)
+    return isinstance(given, ast.Constant) and given.value is True
 
 
 def may_meet(some: Iterable[str], others: Iterable[str]) -> bool:

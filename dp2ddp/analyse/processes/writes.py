@@ -135,7 +135,7 @@ def is_write_call(context: Context, node: ast.AST) -> bool:
     if call is None:
         return False
     if isinstance(call.node.func, ast.Attribute) and _writes_anyway(call):
-        return not _is_own(call) and not in_own_folder(context, call)
+        return not (_is_own(call) or in_own_folder(context, call) or _into_open_file(context, call))
     if _is_of_database(call):
         return _changes_rows(context, call)
     if call.names == {"logging.basicConfig"}:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from dp2ddp.analyse.api.files import GIVES_PATH, PATH
 from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.tensors import GIVES_TENSORS, NO_TENSORS
 from dp2ddp.analyse.program.values import NOTHING, Ext, Made, Member, Value, Values, full_name
@@ -28,6 +29,8 @@ class Outside:
 
     def part(self, owner: Value, name: str) -> Values:
         """An attribute, or the elements, of something from outside the project; nothing where that is too far."""
+        if name == "parent" and isinstance(owner, Made) and owner.name == PATH:
+            return frozenset([owner])
         if self.steps(owner) >= FARTHEST:
             return NOTHING
         found = self._parts.get((owner, name))
@@ -60,6 +63,9 @@ class Outside:
         name = full_name(callee)
         if not name or _is_tensor(name):
             return NOTHING
+        home, _, method = name.rpartition(".")
+        if home == PATH and method in GIVES_PATH:
+            return frozenset([Made(PATH, id(node))])
         self._derivation.setdefault(name, self.steps(callee))
         return frozenset([Made(name, id(node))])
 
