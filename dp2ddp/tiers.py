@@ -25,7 +25,7 @@ DOUBTS = {
     " may not be a mean": "it's a mean",
     " may not be linear": "it is linear",
     " may not have one row": "it has one row per sample",
-    "can't tell if all of ": "they are",
+    "can't tell if all of ": "it is",
     "can't tell if ": "it is",
     " may draw ": "it draws nothing for single samples",
     " may store ": "training uses nothing of that",

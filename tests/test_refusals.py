@@ -30,7 +30,7 @@ REFUSED = {
         "from parallel_things import MyDataParallel\n" + WRAP + "\nother = MyDataParallel(model)",
         "DDP503",
         11,
-        "parallel_things.MyDataParallel is neither nn.DataParallel nor",
+        "`MyDataParallel` is parallel_things.MyDataParallel, neither torch's nor",
     ),
     "layers on two GPUs": (
         "nn.Linear(8, 2).cuda()",

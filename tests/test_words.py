@@ -414,3 +414,35 @@ def test_data_that_a_forward_sets_and_hooks_say_both_what_is_and_what_else_to_do
         for it in found
     )
     assert any(it.endswith("`ddp.sum` of counts, `ddp.gather` of tensors") for it in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("best.item()", "`ddp.batch_loss(best)`"),
+        ("[loss.item(), best.item()]", "`ddp.batch_loss` of each number"),
+    ],
+)
+def test_a_meter_is_told_which_numbers_it_is_to_be_given(given: str, told: str) -> None:
+    loss = (
+        "    loss = criterion(outputs, targets.cuda())\n    best = count(outputs)\n    loss.backward()\n"
+        f"    losses.update({given})\n    print('%.3f' % losses.avg)"
+    )
+    before = (
+        "from elsewhere import count, note\n\n\nclass Meter:\n    def __init__(self):\n        self.avg = 0\n\n"
+        "    def update(self, given):\n        self.avg = note(self.avg, given)\n\n\nlosses = Meter()\n"
+    )
+    found = said(PROGRAM.format(before=before, loss=loss))
+    assert any(f"`losses` could hold rank 0's values only; to shard: give it {told}" in it for it in found)
+
+
+def test_a_loss_that_is_made_of_shares_is_told_to_be_a_mean() -> None:
+    """Not to sum both sides of a division that is within what is summed up."""
+    before = (
+        "from elsewhere import count\n\n\ndef smooth(outputs, targets):\n"
+        "    weights = torch.ones_like(outputs) / (outputs.size(1) - 1)\n"
+        "    return (weights * count(outputs)).sum(dim=1).mean()\n\n\n"
+    )
+    loss = "    seen = smooth(count(outputs), targets)\n    criterion(outputs, targets.cuda()).backward()\n    print(round(seen, 3))"
+    found = said(PROGRAM.format(before=before, loss=loss))
+    assert any("to shard: use `ddp.mean(seen)`" in it for it in found)

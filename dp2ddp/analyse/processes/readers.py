@@ -64,9 +64,7 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         if path in passing_over:
             message += " (with strict=False nothing is loaded)"
         if function:
-            message = (
-                f"`{function}()` now expects keys without `module.`: those that this gives it may have it"
-            )
+            message = f"`{function}()` now expects keys without `module.`, but those of this call may have it"
         else:
             help = f"if it loads those, {help}"
         problem = Problem(message, help, NO_TIER, works=True)

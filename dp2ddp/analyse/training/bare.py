@@ -101,7 +101,7 @@ def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
         message = f"can't tell if the trained `{shown}` {reason.text}"
     else:
         message, help, briefly = (
-            f"can't tell if all of the trained `{shown}` are in the wrapped model",
+            f"can't tell if all of `{shown}`, which is trained, is in the wrapped model",
             "",
             "",
         )

@@ -91,6 +91,8 @@ def _said(
         if sizes and not _counts_list(context, place):
             cure = "use batches of one size (drop_last=True)"
             yield f"the loss depends on `if {_written(place)}`, which differs across ranks", cure
+        if not value.refuted:
+            yield f"the loss depends on `if {_written(place)}`, which may differ across ranks", ""
         cure = "" if "len(" in _written(place) else "use torch.where there"
         yield f"the loss depends on `if {_written(place)}`, which a rank's samples decide", cure
     loops = isinstance(around, ast.For | ast.comprehension) and around.iter is place

@@ -153,7 +153,7 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length" if pads else "collate sample by sample",
+        "pad to a fixed length" if pads else "",
         SHARDED_ONLY,
         assumes=f"the collate function `{shown}` does not mix samples (how far it pads changes nothing)",
         cause=place if place is not given else None,

@@ -25,8 +25,12 @@ def told(context: Context, statement: ast.stmt, what: str, kept: bool) -> str:
     Nothing where it is not known to be a number: pictures, points and texts of samples have no mean.
     """
     if kept:
-        line = _fed(context, statement, what)
-        return "give it `{ddp}.batch_loss(loss)`" + (f" (line {line})" if line else "")
+        fed = _fed(context, statement, what)
+        line = "" if fed is None else f" (line {context.program.location(fed).span.line})"
+        names = [] if fed is None else _numbers_of(fed)
+        if len(names) > 1:
+            return "give it `{ddp}.batch_loss` of each number in it" + line
+        return f"give it `{{ddp}}.batch_loss({names[0] if names else 'loss'})`{line}"
     guard = _guard(context, statement)
     before = "" if guard is None else f", before the condition in line {guard}"
     if _is_text(context, statement, what):
@@ -38,7 +42,8 @@ def told(context: Context, statement: ast.stmt, what: str, kept: bool) -> str:
         return told_by("sum", what) + before
     if not _is_number(context, statement, what):
         return ""
-    if (division := _division(context, statement, what)) is not None:
+    losses = {ast.unparse(context.loss(it)) for it in context.backwards}
+    if what not in losses and (division := _division(context, statement, what)) is not None:
         return _of_division(context, statement, division)
     return told_by("mean", what) + before
 
@@ -48,10 +53,10 @@ def _function(context: Context, statement: ast.stmt) -> Iterator[ast.AST]:
     return context.program.body(context.program.scope(statement))
 
 
-def _fed(context: Context, statement: ast.stmt, what: str) -> int | None:
-    """The line in which an object is given its numbers, if that is beside the statement that shows it."""
-    lines = [
-        context.program.location(node).span.line
+def _fed(context: Context, statement: ast.stmt, what: str) -> ast.Call | None:
+    """The call by which an object is given its numbers, if that is beside the statement that shows it."""
+    found = [
+        node
         for node in _function(context, statement)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -60,7 +65,15 @@ def _fed(context: Context, statement: ast.stmt, what: str) -> int | None:
         and ast.unparse(node.func.value) == what
     ]
     here = context.program.location(statement).span.line
-    return max((it for it in lines if it <= here), default=max(lines, default=None))
+    found.sort(key=lambda it: context.program.location(it).span.line)
+    before = [it for it in found if context.program.location(it).span.line <= here]
+    return next(iter([*before[-1:], *found[-1:]]), None)
+
+
+def _numbers_of(fed: ast.Call) -> list[str]:
+    """The tensors that a call is given as numbers: ``loss`` of ``meter.update(loss.item(), n)``."""
+    asked = (it.value for it in ast.walk(fed) if isinstance(it, ast.Attribute) and it.attr == "item")
+    return list(dict.fromkeys(ast.unparse(it) for it in asked if isinstance(it, ast.Name | ast.Attribute)))
 
 
 def _is_total(context: Context, statement: ast.stmt, what: str) -> bool:
@@ -222,14 +235,24 @@ def _division(context: Context, statement: ast.stmt, what: str) -> ast.expr | No
 
 
 def _divided(context: Context, value: ast.expr, depth: int = 0) -> ast.expr | None:
-    """The division that a value is made by: its own, or that of a name in it."""
-    for node in ast.walk(value):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            if not is_fixed(context.program, node.right):
-                return node
-        elif isinstance(node, ast.Name) and depth < 2:
-            made = _made(context, context.program.statement(value), node.id)
-            for it in made:
-                if (found := _divided(context, it, depth + 1)) is not None:
-                    return found
-    return None
+    """The division that a value is made by: its own, or that of a name in it; none of what is summed up."""
+    parts: list[ast.expr] = []
+    match value:
+        case ast.BinOp(op=ast.Div(), left=left, right=right):
+            if not is_fixed(context.program, right):
+                return value
+            parts = [left]
+        case ast.BinOp(left=left, right=right):
+            parts = [left, right]
+        case ast.UnaryOp(operand=part) | ast.Subscript(value=part):
+            parts = [part]
+        case ast.Call(func=ast.Attribute(attr="sum") | ast.Name(id="sum")):
+            pass
+        case ast.Call(func=ast.Attribute(value=owner), args=given):  # of numpy, or of what is divided
+            parts = [owner, *given[:1]]
+        case ast.Call(args=given):
+            parts = given[:1]
+        case ast.Name() if depth < 2:
+            parts = [*_made(context, context.program.statement(value), value.id)]
+            depth += 1
+    return next(filter(None, (_divided(context, it, depth) for it in parts)), None)

@@ -148,7 +148,8 @@ def _deciding(
         if plain and not any(_is_set(context, it.test) for it, _ in ifs):
             return replace(found, guard="{ddp}.get_world_size() > 1")
         if all(is_choice(context, it.test) for it, _ in ifs):
-            text = "this part of the model is wrapped under a condition only; unwrapped, its checkpoint keys differ"
+            test = ast.unparse(condition.test)
+            text = f"this part of the model is wrapped only if `{test}`: else its checkpoints may have other keys"
             return Problem(text, "", NO_TIER, works=True)  # without it one process trains
         return _sometimes(_where(ifs), "wrap it always")
     return found

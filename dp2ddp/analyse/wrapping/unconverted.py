@@ -34,8 +34,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             if isinstance(callee, Ext) and _looks_alike(callee.name):
                 yield context.obstacle(
                     call.node,
-                    f"{callee.name} is neither nn.DataParallel nor a class of this project",
-                    "use nn.DataParallel, or copy the file of that class into the project if it derives from it",
+                    f"`{ast.unparse(call.node.func)}` is {callee.name}, neither torch's nor a class of this project",
+                    "use torch's, or copy that class's file into the project if it derives from torch's",
                 )
         yield from _handed_over(context, call)
     for step in STEPS:
