@@ -1800,3 +1800,46 @@ def test_metrics_that_settings_choose_are_those_of_the_whole_batch(
     text += "Trainer(model, loader, METRICS).train()\n"
     alike(lab, tmp_path, text)
     assert "DistributedDataParallel" in (tmp_path / "after" / "train.py").read_text()
+
+
+BARS = {
+    "a name": "    bar = enumerate(loader)\n",
+    "two": "    bar = enumerate(loader)\n    if args:\n        bar = tqdm(bar)\n",
+}
+NUMBERED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+torch.manual_seed(0)
+args = [1]
+model = nn.DataParallel(nn.Linear(8, 2).double())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(32, 8).double(), torch.randn(32, 2).double())
+loader = DataLoader(data, batch_size=8)
+for epoch in range(2):
+{bar}    for step, (inputs, targets) in bar:
+        done = step + epoch * len(loader)
+        if done > 2:
+            inputs = inputs * 2
+        loss = nn.functional.mse_loss(model(inputs), targets) / (1 + done)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(done, "%.9f" % loss.item())
+"""
+
+
+@pytest.mark.parametrize("bar", BARS.values(), ids=BARS)
+def test_rounds_are_numbered_alike_where_a_bar_has_a_name(lab: Lab, tmp_path: Path, bar: str) -> None:
+    """``bar = enumerate(loader)``, ``bar = tqdm(bar)``: what they are numbered by is no part of the batch."""
+    text = NUMBERED.format(bar=bar)
+    done = converted(tmp_path / "after", {"train.py": text})
+    assert [it.tier for it in done.scripts] == ["sharded"] and not [
+        it for it in done.findings if not it.edits
+    ]
+    (tmp_path / "before.py").write_text(text)
+    before = lab.run(tmp_path / "before.py", recorded=False, folder=tmp_path).ok()
+    after = lab.run(tmp_path / "after" / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+    assert after.printed == before.printed

@@ -23,6 +23,8 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
     loaders = samples.context.made(samples.context.iterated(samples.program.values(source)), LOADER)
     named = assigned(samples.context, source) if isinstance(source, ast.Name) and not loaders else []
     iterator = named[0] if len(named) == 1 and isinstance(named[0], ast.Call) else source
+    if loaders and isinstance(source, ast.Name):
+        iterator = _numbering(samples, source) or source
     call = samples.program.call(iterator) if isinstance(iterator, ast.Call) else None
     names = call.names if call is not None else set()
     given = iterator.args if isinstance(iterator, ast.Call) else []
@@ -56,6 +58,24 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
         return value
     by_sample = value is Kind.ROWS or (value is Kind.BATCH and samples.context.hands_lists)
     return Kind.EACH if by_sample else kinds.element(value, source)
+
+
+def _numbering(samples: Samples, source: ast.expr, seen: frozenset[int] = frozenset()) -> ast.Call | None:
+    """The ``enumerate`` that all which a name may stand for goes through: ``bar = enumerate(loader)``, ``tqdm(bar)``."""
+    seen |= {id(source)}
+    if isinstance(source, ast.Call):
+        call = samples.program.call(source)
+        names = call.names if call is not None else frozenset()
+        if "builtins.enumerate" in names:
+            return source if len(names) == 1 and source.args else None
+        hands_on = names and names <= HANDS_OUT - {"builtins.zip"} and source.args
+        return _numbering(samples, source.args[0], seen) if hands_on else None
+    given = assigned(samples.context, source) if isinstance(source, ast.Name) else []
+    found = [
+        _numbering(samples, it, seen) for it in given if id(it) not in seen
+    ]  # but itself: `bar = tqdm(bar)`
+    alike = len({id(it) for it in found}) == 1
+    return found[0] if alike else None
 
 
 def _number(call: ast.Call, each: Value) -> Value:
