@@ -967,6 +967,14 @@ PULLED = {
         "    for inputs, targets in loader:\n", "    if steps < 12:\n        steps += 1\n" + PULL
     )
     + "        print('%.9f' % loss.item(), steps)\n    else:\n        break\n",
+    "a loader made and begun every few steps, first None": PROGRAM.replace(LOADER, "")
+    .replace(LOOP, "batches = None\nfor step in range(12):\n")
+    .replace(
+        "    for inputs, targets in loader:\n",
+        "    if step % 4 == 0:\n        batches = iter(DataLoader(data, batch_size=16, shuffle=True))\n"
+        "    inputs, targets = next(batches)\n    if True:\n",
+    )
+    + "        if step % 5 == 0:\n            print('%.9f' % loss.item())\n",
     "rounds within epochs": PROGRAM.replace(LOOP, "batches = iter(loader)\n" + LOOP).replace(
         "    for inputs, targets in loader:\n",
         "    running = 0.0\n    for _ in range(6):\n" + PULL,

@@ -745,7 +745,8 @@ def test_a_loader_whose_batches_are_pulled_keeps_its_order(name: str) -> None:
     assert conversion.scripts[0].tier == "sharded"
     assert not [finding for finding in conversion.findings if finding.is_left]
     pulled = "others = " if "others" in after else "loader = "
-    assert pulled + "ddp.shard(DataLoader(" in after
+    made = "batches = iter(" if "batches = None" in after else pulled
+    assert made + "ddp.shard(DataLoader(" in after
 
 
 def test_an_iterator_that_is_pulled_from_elsewhere_too_keeps_the_batches_whole() -> None:

@@ -1485,7 +1485,7 @@ def test_what_an_object_of_the_project_keeps_of_a_part_is_named() -> None:
     steps = STEPS.replace("criterion(model(x), y)", "criterion(outputs := model(x), y)")
     text = HEAD + TALLY + MODEL + steps + "        tally.add(overlap(outputs, y, settings.classes))\n"
     done = convert(Project.of({PATH: text + "    print(tally.total)\n"}), sharded=True)
-    said = [it.message for it in done.findings if "rank 0's values only" in it.message]
+    said = [it.message for it in done.findings if "rank's local batch only" in it.message]
     combined = "whole_batch(" in done.changes[0].after
     assert said or combined
 

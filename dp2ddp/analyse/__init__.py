@@ -146,8 +146,6 @@ def _apart(linked: Linked, unsharded: frozenset[Path], preparing: frozenset[Path
     own = columns.find(context, covered) or own_batches.find(context, covered)
     sites = [it for it in own if not context.run_by(it.node) & unsharded]
     of_loaders = [it for it in batch_loops if context.run_by(it.node) & preparing]
-    if whole is not context:  # a distributed branch beside has parts already
-        of_loaders = []
     taken, sources = prepared.find(context, of_loaders) if of_loaders else ([], [])
     prepares = frozenset[Path]().union(*(context.run_by(it.node) for it in of_loaders if taken))
     return _Apart(spelled, whole, context, batch_loops, sites, taken, sources, prepares)
@@ -168,10 +166,12 @@ def _view(linked: Linked, looks: Looks) -> _View:
     if apart.sites or apart.taken:
         context = own_batches.looked_at_as_loaders(context, [*apart.sites, *apart.taken], apart.sources)
         batch_loops = loops.batch_loops(context)
-    if looks.joining and apart.whole is apart.plain:  # a distributed branch beside has parts already
+    context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
+    if looks.joining:
         sites = joints.find(context, batch_loops, looks.joining, looks.needless)
         context = joints.looked_at(context, sites) if sites else context
         batch_loops = loops.batch_loops(context) if sites else batch_loops
+        context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
         context.joined = joints.rounds(context, batch_loops)
     return _View(apart.spelled, apart.whole, context, batch_loops)
 

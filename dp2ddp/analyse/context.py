@@ -107,6 +107,8 @@ class Context:
     """Whether what is not known of a loss is taken to be as it has to be."""
     taken: dict[int, kinds.Value] = field(default_factory=dict)
     """What is taken to be so: places whose values are not known, by their identities, and what they are then."""
+    evaluated_apart: frozenset[int] = frozenset()
+    """What rounds of the training run in functions that evaluate, and are given nothing of a batch: identities."""
     joined: Rounds = Rounds()
     """Where parts of batches are joined in each round of the training (see ``training.joints``)."""
     _names: dict[Path, set[str]] = field(default_factory=dict)

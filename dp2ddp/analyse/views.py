@@ -14,14 +14,14 @@ from pathlib import Path
 
 from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import Program
 
 
 class View:
     """Copies of the trees of some programs, to be changed and linked anew; files without changes stay as they are."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._program = context.program
         self._trees: dict[Path, ast.Module] = {}
         self._twins: dict[int, ast.AST] = {}
 
@@ -47,7 +47,17 @@ class View:
         }
         project = self._program.project
         project = replace(project, files={**project.files, **files})
-        return Context(wrappers.linked(project, list(files.values())))
+        linked = wrappers.linked(project, list(files.values()))
+        branches = self._context.branches
+        if branches is not None:
+            branches = replace(
+                branches, alone=self._there(branches.alone), starting=self._there(branches.starting)
+            )
+        return Context(linked, branches, self._context.beside)
+
+    def _there(self, nodes: frozenset[int]) -> frozenset[int]:
+        """Identities of what some nodes are in the copies."""
+        return frozenset(id(self._twins[it]) if it in self._twins else it for it in nodes)
 
 
 def put(tree: ast.Module, place: ast.AST, other: ast.AST) -> None:

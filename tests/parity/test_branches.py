@@ -163,6 +163,46 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
     assert printed[0] == printed[1] and len(list(filter(str.strip, printed[0]))) == 2
 
 
+LOSS = "            loss = nn.functional.cross_entropy(model(inputs.to(device)), targets.to(device))\n"
+WHOLE = """\
+            losses = nn.functional.cross_entropy(model(inputs.to(device)), targets.to(device), reduction="none")
+            loss = torch.logsumexp(losses, 0)
+"""
+PREPARED = """\
+            order = torch.arange(len(inputs) - 1, -1, -1)
+            mixed = 0.7 * inputs + 0.3 * inputs[order]
+            losses = nn.functional.cross_entropy(model(mixed.to(device)), targets.to(device))
+            loss = losses.mean()
+"""
+
+
+@pytest.mark.parametrize("name", ["joined", "prepared"])
+def test_parts_are_joined_and_taken_beside_a_branch(lab: Lab, tmp_path: Path, name: str) -> None:
+    """In ranks of the program's own nothing is joined, and no part taken: they train as they did."""
+    assert LOSS in PROGRAM
+    text = PROGRAM.replace(LOSS, WHOLE if name == "joined" else PREPARED)
+    text = text.replace(
+        'print("epoch", epoch)',
+        'print("epoch", epoch, f"{sum(it.abs().sum().item() for it in model.parameters()):.6f}")',
+    )
+    conversion = convert(Project.of({PATH: text}))
+    (script,), (change,) = conversion.scripts, conversion.changes
+    assert script.tier == "sharded", [it.message for it in conversion.findings]
+    assert ("ddp.whole_batch(" if name == "joined" else "ddp.local_batch(") in change.after
+    before = lab.run(write(lab, "before", text), replicas=2, timeout=60).ok()
+    after = lab.run(write(lab, "after", change.after), processes=2, timeout=60).ok()
+    assert len(after.ranks) == 2 and after.printed == before.printed
+    assert differences(before, after, losses=False) == []
+    printed = []
+    for side, it in {"own": text, "converted": change.after}.items():
+        (tmp_path / f"{side}.py").write_text(it.replace(":29500", f":{free_port()}"))
+        run = lab.run(
+            tmp_path / f"{side}.py", ["--spread"], launcher="plain", recorded=False, timeout=60, processes=2
+        )
+        printed.append(re.findall(r"\d+\.\d{6}", run.ok().printed))  # the ranks' lines run into each other
+    assert sorted(printed[0]) == sorted(printed[1]) and len({*printed[0]}) > 1
+
+
 COUNTS = {
     "an option": [],
     "options that are parsed twice": [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from joints import APART, HEAD, JOINED
+from joints import APART, DETECTOR, HEAD, JOINED
 from losses import OTHERS, UNGATHERED
 from own_batches import with_steps
 from programs import PATH, WHOLE_BATCH
@@ -51,6 +51,47 @@ def test_what_cannot_be_joined_trains_alike_all_the_same(lab: Lab, name: str) ->
     (script,) = convert(Project.of({PATH: text})).scripts
     assert not any("ddp.whole_batch" in how for _, how in script.dealt)
     trains_alike(lab, text, 3, exact=True)
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_detector_that_evaluates_in_its_training_loop_is_joined(lab: Lab, processes: int) -> None:
+    conversion = convert(Project.of({PATH: DETECTOR}))
+    assert conversion.scripts[0].tier == "sharded", [it.message for it in conversion.findings]
+    assert "out, targets = ddp.whole_batch((out, targets)" in conversion.changes[0].after
+    trains_alike(lab, DETECTOR, processes, exact=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("test_net(net, dataset, detector)", "test_net(net, [images], detector)"),
+        ("detector = Detector(2)", "detector = Detector(images.mean())"),
+        ("out = net(images)", "detector.scale = images.mean()\n        out = net(images)"),
+        ("out = net(images)", "kept.append(images)\n        out = net(images)"),
+        ("for i in range(len(testset)):\n        x = testset[i][0].unsqueeze(0)", "for x in next(batch_iterator)[:1]:\n        pass"),
+    ],
+    ids=["a batch", "made of a batch", "an object that keeps", "a list", "the training's loader"],
+)  # fmt: skip
+def test_what_an_evaluation_is_given_of_a_batch_is_of_a_part(lab: Lab, change: tuple[str, str]) -> None:
+    names = "images, batch_iterator, kept, detector = torch.zeros(8, 6), None, [], None\n\n\n"
+    text = DETECTOR.replace("def test_net", names + "def test_net")
+    text = text.replace(
+        "    torch.manual_seed(0)\n",
+        "    global images, batch_iterator, detector\n    torch.manual_seed(0)\n",
+    )
+    text = text.replace("    batch_iterator = None\n", "")
+    old, new = change
+    assert text.count(old) == 1
+    if "kept" in new:
+        text = text.replace("return sum(found)", "return sum(found) + sum(it.sum().item() for it in kept)")
+    if "scale" in new:
+        text = text.replace("                detector = Detector(2)\n", "").replace(
+            "    epoch_size =", "    detector = Detector(2)\n    epoch_size ="
+        )
+    text = text.replace(old, new).replace(
+        "epoch_size = len(dataset) // 8", "epoch_size = len(dataset) // 8 - 1"
+    )
+    trains_alike(lab, text, 2, exact=True)
 
 
 IN_ORDER = """

@@ -289,3 +289,10 @@ FILLS_BY_INDEX = frozenset({"scatter", "scatter_add", "scatter_reduce"})
 # The same numbers in one dimension, and in those that are given.
 FLATTENS = frozenset({"flatten", "ravel"})
 TAKES_SIZES = frozenset({"view", "reshape"})
+# Methods of tensors that return values and, beside them, the tensor of where these stand; that return such a tensor.
+ORDERS_BY_VALUE = frozenset("max min sort topk kthvalue median mode cummax cummin".split())
+GIVES_INDICES = frozenset(
+    "nonzero argmax argmin argsort long bool byte logical_not logical_and logical_or eq ne lt le gt ge".split()
+)
+# And functions of torch.
+MAKES_INDICES = GIVES_INDICES | frozenset("randperm arange multinomial tensor where isnan isfinite".split())

@@ -20,7 +20,7 @@ from dp2ddp.analyse.processes import own_ranks
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.values import Value, full_name
+from dp2ddp.analyse.program.values import Cls, Coll, Func, Made, Value, full_name
 
 OPERATORS = {
     ast.Eq: ("==", "!=", operator.eq),
@@ -568,21 +568,28 @@ class Answers:
         if held is not None:
             return f"{name} of {self._holder(held, depth)}"
         if isinstance(node, ast.Name):
-            return f"{self._home(node)} {node.id}"
-        return f"{program.scope(node).index} {ast.unparse(node)}"
+            return f"{_where(self._home(node))} {node.id}"
+        return f"{_where(program.scope(node))} {ast.unparse(node)}"
 
     def _holder(self, node: ast.expr, depth: int) -> str:
         """One name for what holds options: a configuration, an object, a module."""
-        values = self.context.program.values(node)
-        classes = {getattr(it, "cls", it) for it in values}
-        if len(classes) == 1:
-            return str(classes.pop())
-        return self.subject(node, depth + 1)
+        program = self.context.program
+        classes = {getattr(it, "cls", it) for it in program.values(node)}
+        if len(classes) != 1:
+            return self.subject(node, depth + 1)
+        match held := classes.pop():
+            case Cls() | Func():
+                return f"{type(held).__name__} {_where(program.scopes[held.scope])}"
+            case Made() | Coll():
+                site = program.node(held.site)
+                line = getattr(site, "lineno", 0), getattr(site, "col_offset", 0)
+                return f"{type(held).__name__} {full_name(held)} {line} {_where(program.scope(site))}"
+        return str(held)
 
-    def _home(self, name: ast.Name) -> int:
+    def _home(self, name: ast.Name) -> Scope:
         """The scope that binds a name."""
         program = self.context.program
-        return next((program.scope(it).index for it in program.variable(name)), program.scope(name).index)
+        return next((program.scope(it) for it in program.variable(name)), program.scope(name))
 
     def _given(self, node: ast.expr) -> list[ast.expr]:
         """What the calls of a function give for the parameter that a name is; nothing for others."""
@@ -590,6 +597,12 @@ class Answers:
         definitions = self.context.program.definitions(node) if known else []
         alone = definitions[0] if len(definitions) == 1 else None
         return self.context.program.given(alone) if isinstance(alone, ast.arg) else []
+
+
+def _where(scope: Scope) -> str:
+    """A scope by its place in the source, which stays where the program is looked at in another form."""
+    node = scope.node
+    return f"{scope.file.path}:{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}"
 
 
 def key(node: ast.AST) -> tuple[ast.expr, str] | None:

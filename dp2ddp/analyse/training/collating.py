@@ -14,7 +14,7 @@ from enum import Enum, auto
 from itertools import count
 
 from dp2ddp.analyse.api.containers import CHANGES_BEYOND_APPENDING, DICT_LOOKUPS
-from dp2ddp.analyse.api.inspection import ASKS_ABOUT_DATA
+from dp2ddp.analyse.api.inspection import ASKS_ABOUT_DATA, ASKS_KIND_OR_SIZE, SIZES
 from dp2ddp.analyse.api.iteration import COLLATES, COPIES_SEQUENCE
 from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.python import DICTIONARIES
@@ -500,14 +500,37 @@ class Collating:
         for use in self.program.body(scope):
             match use:
                 case ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id=name.id)), args=[added]):
-                    around = self.program.parent(self.program.statement(use))
-                    alone = isinstance(around, ast.For) and not around.orelse and not self._leaves(around)
-                    outer = self.program.parent(around) if alone else None
-                    if alone and isinstance(outer, ast.FunctionDef) and is_sample(self._drawn(around.iter)):
+                    if self._is_once_for_each(self.program.statement(use)):
                         found.append(self._mapped(Form.SAMPLE, self.of(added), [], use))
                     else:
                         found.append(Across(use))
         return either(found, name) if found else None
+
+    def _is_once_for_each(self, statement: ast.stmt) -> bool:
+        """Whether a statement runs once for each sample; or as often for each, by the kinds of its parts."""
+        around = self.program.parent(statement)
+        while True:
+            match around:
+                case ast.If(test=ast.Call(args=[asked, *_]) as test) if (
+                    set(names := self.program.names_of(test))
+                    and set(names) <= ASKS_KIND_OR_SIZE - SIZES
+                    and self.of(asked) is Form.SAMPLE
+                ):
+                    pass
+                case ast.For(orelse=[]) if self._is_of_parts(around.iter) and not self._leaves(around):
+                    pass
+                case ast.For(orelse=[]) if not self._leaves(around):
+                    outer = self.program.parent(around)
+                    return isinstance(outer, ast.FunctionDef) and is_sample(self._drawn(around.iter))
+                case _:
+                    return False
+            around = self.program.parent(around)
+
+    def _is_of_parts(self, source: ast.expr) -> bool:
+        """Whether a loop goes over the parts of one sample."""
+        if self.program.names_of(source) == {"builtins.enumerate"} and source.args:  # type: ignore[attr-defined]
+            source = source.args[0]  # type: ignore[attr-defined]
+        return isinstance(source, ast.Name) and self.of(source) is Form.SAMPLE
 
     def _leaves(self, loop: ast.For) -> bool:
         """Whether a loop may leave out some."""
@@ -539,7 +562,8 @@ class Collating:
                 held = next((it for it in targets if definition in ast.walk(it)), None)
                 return Across(definition) if held is None else self._taken(held, definition, self.of(value))
             case ast.For(target=target, iter=source):
-                return self._taken(target, definition, self._drawn(source))
+                drawn = Form.SAMPLE if self._is_of_parts(source) else self._drawn(source)
+                return self._taken(target, definition, drawn)
         return Across(definition)
 
     def _tests_differ(self, definition: ast.AST) -> bool:

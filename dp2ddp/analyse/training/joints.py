@@ -114,7 +114,7 @@ def only_runs_in(context: Context, node: ast.AST, loops: list[BatchLoop], runs: 
 
 def looked_at(context: Context, sites: list[Site]) -> Context:
     """The programs as they would be with joints."""
-    view = View(context.program)
+    view = View(context)
     changed: dict[int, ast.Module] = {}
     for site in sites:
         names = ", ".join(site.names)
@@ -180,6 +180,7 @@ def _is_stray(samples: Forwards, definition: ast.AST, rounds: Rounds) -> bool:
 def rounds(context: Context, loops: list[BatchLoop]) -> Rounds:
     """What the rounds of programs that are looked at with joints run before these, and only behind them."""
     apart = frozenset[int]().union(*(it.runs for it in loops if not it.trains))
+    apart |= context.evaluated_apart
     before, after = set[int](), set[int]()
     joints = [it for it in context.program.nodes.values() if hasattr(it, "joins")]
     for loop in loops:
@@ -242,7 +243,8 @@ class _Round:
     ) -> None:
         self.context, self.program, self.samples, self.loop = context, context.program, samples, loop
         self.apart = frozenset[int]().union(
-            *(it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
+            *(it.runs for it in loops if not it.trains and id(it.node) in loop.runs),
+            context.evaluated_apart & loop.runs,
         )
         """Identities of what evaluations run within the round."""
         self._over_batches = frozenset(id(it.node) for it in loops)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
+from dp2ddp.analyse.api.containers import CHANGES, FEEDS_METERS
 from dp2ddp.analyse.api.files import PICTURES
 from dp2ddp.analyse.api.handing import ASKING
-from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT
+from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT, NEXT_METHODS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.purity import DRAWS_NOTHING, HOLDS
@@ -31,7 +32,7 @@ from dp2ddp.analyse.processes.conditions import assigned, counts_gpus, is_call_o
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
-from dp2ddp.analyse.program.values import Cls, Inst, Made, Values, full_name
+from dp2ddp.analyse.program.values import Cls, Inst, Made, Values, full_name, is_outside_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
@@ -140,22 +141,23 @@ def _pulling(context: Context) -> Iterator[BatchLoop]:
     """Loops that train with what they pull from an iterator over a loader, which nothing else pulls from."""
     program = context.program
     for call in program.calls:
-        if (made := own_batch(call.node)) is not None:
-            before = getattr(made, "own_loop", None)
+        if (own := own_batch(call.node)) is not None:
+            before = getattr(own, "own_loop", None)
             for loop in _pulled_in(context, call.node) if before is None else [before]:
                 yield BatchLoop(
                     loop,
-                    made,
-                    frozenset({id(made)}),
+                    own,
+                    frozenset({id(own)}),
                     True,
                     frozenset(context.runs(loop)),
-                    (made,),
+                    (own,),
                     frozenset({id(call.node)}),
                     call.node,
                 )
             continue
         loop = _pulled_by(context, call.node)
-        begun = [program.call(it) for it in assigned(context, call.node.args[0])] if loop is not None else []
+        made = assigned(context, call.node.args[0]) if loop is not None else []
+        begun = [program.call(it) for it in made if not (isinstance(it, ast.Constant) and it.value is None)]
         drawn = [it.node.args[0] for it in begun if it is not None and it.names == {"builtins.iter"}]
         sites = [context.made(program.values(it), LOADER) for it in drawn]
         if loop is None or len(drawn) < len(begun) or not sites or not all(sites):
@@ -227,6 +229,160 @@ def _pulled_by(context: Context, node: ast.AST | None) -> ast.AST | None:
         if isinstance(around, ast.For | ast.While) and context.runs(around) & backwards:
             return around
     return None
+
+
+def evaluated_apart(context: Context, loops: list[BatchLoop]) -> frozenset[int]:
+    """Identities of the calls in rounds of the training that give a function the model, and nothing of a batch.
+
+    With all that stands in functions which the training enters by such calls alone.
+    """
+    program = context.program
+    found, others = set[int](), set[int]()
+    for loop in loops:
+        if loop.trains and isinstance(loop.node, ast.For | ast.While):
+            calls = {id(it): it for it in map(program.nodes.get, loop.runs) if isinstance(it, ast.Call)}
+            apart = {key for key, it in calls.items() if _is_evaluation(context, loop, it)}
+            entered = {key for key, it in calls.items() if program.called_scopes(it)}
+            found |= apart
+            others |= entered - apart
+    nodes = program.nodes
+    while found:
+        inside = {scope for key in found if key in nodes for scope in program.called_scopes(nodes[key])}
+        shared = {scope for key in others - found for scope in program.called_scopes(nodes[key])}
+        bodies = {id(it) for scope in inside - shared for it in program.body(program.scopes[scope])}
+        if bodies <= found:
+            break
+        found |= bodies
+    return frozenset(found)
+
+
+def _is_evaluation(context: Context, loop: BatchLoop, call: ast.Call) -> bool:
+    """Whether a call runs a wrapped model in a function, trains nothing, and is given nothing of the batch."""
+    program = context.program
+    found = program.call(call)
+    if found is None or context.is_wrapped(found.callees) or not program.called_scopes(call):
+        return False
+    runs = context.runs(call)
+    forwards = {id(it.node) for it in program.calls if context.is_wrapped(it.callees)}
+    if not runs & forwards or any(id(it) in runs for it in context.backwards):
+        return False
+    if any(_takes_from(context, loop, it) for it in runs):
+        return False
+    used = list(_used_by(context, call))
+    inside = map(program.nodes.get, runs)
+    read = {it.attr for it in inside if isinstance(it, ast.Attribute) and isinstance(it.ctx, ast.Load)}
+    held = {id(made) for it in used for made in program.definitions(it)}
+    for node in filter(None, map(program.nodes.get, loop.runs - runs)):
+        kept = _kept(node)
+        if isinstance(kept, ast.Name):
+            outside = is_outside_name(program.values(kept))  # a module, of which a function is called
+            found = not outside and not held.isdisjoint(_definitions(context, kept))
+        else:
+            found = kept in read
+        if found and not _is_plain_kept(context, loop, node):
+            return False
+    return all(_is_of_no_batch(context, loop, it) for it in used)
+
+
+def _kept(node: ast.AST) -> ast.Name | str | None:
+    """The name, or attribute, of which a node changes what that holds; None if it does no such thing."""
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Store()):
+            return name
+        case ast.Subscript(value=holder, ctx=ast.Store()):
+            pass
+        case ast.Call(func=ast.Attribute(value=holder, attr=method)) if method in FEEDS_METERS | CHANGES or (
+            method.endswith("_") and not method.startswith("_")
+        ):
+            pass
+        case _:
+            return None
+    while isinstance(holder, ast.Subscript):
+        holder = holder.value
+    return (
+        holder.attr if isinstance(holder, ast.Attribute) else holder if isinstance(holder, ast.Name) else None
+    )
+
+
+def _definitions(context: Context, name: ast.Name, depth: int = 0) -> set[int]:
+    """Identities of the definitions of a name, and of names that are given for it, where it is a parameter."""
+    found: set[int] = set()
+    for made in context.program.definitions(name) if depth < DEPTH else ():
+        found.add(id(made))
+        for given in context.program.given(made) if isinstance(made, ast.arg) else ():
+            for it in ast.walk(given):
+                if isinstance(it, ast.Name):
+                    found |= _definitions(context, it, depth + 1)
+    return found
+
+
+def _used_by(context: Context, call: ast.Call) -> Iterator[ast.Name]:
+    """The names that a call, and what it runs, get from round it."""
+    program = context.program
+    entered = {program.scope(program.nodes[it]).index for it in context.runs(call) if it in program.nodes}
+    entered -= {program.scope(call).index}
+    for key in context.runs(call):
+        name = program.nodes.get(key)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load):
+            own = program.scope(name).index in entered
+            if not own or any(program.scope(it).index not in entered for it in program.definitions(name)):
+                yield name
+
+
+def _is_plain_kept(context: Context, loop: BatchLoop, node: ast.AST) -> bool:
+    """Whether what a node stores or adds somewhere is nothing of the batch."""
+    statement = context.program.statement(node)
+    if isinstance(node, ast.Call):
+        return all(_is_plain(context, loop, it, 0) for it in handed(node))
+    value = statement.value if isinstance(statement, ast.Assign | ast.AugAssign) else None
+    return value is not None and _is_plain(context, loop, value, 0)
+
+
+def _is_plain(context: Context, loop: BatchLoop, node: ast.expr, depth: int) -> bool:
+    """Whether an expression is made of constants, names of no batch and objects of these alone."""
+    made = (context.program.call(it) for it in ast.walk(node) if isinstance(it, ast.Call))
+    if not all(
+        it is not None and it.callees and all(isinstance(of, Cls) for of in it.callees) for it in made
+    ):
+        return False
+    names = (it for it in ast.walk(node) if isinstance(it, ast.Name))
+    return all(_is_of_no_batch(context, loop, it, depth) for it in names)
+
+
+def _is_of_no_batch(context: Context, loop: BatchLoop, name: ast.Name, depth: int = 0) -> bool:
+    """Whether a name is given its value outside of a loop, or by numbers, objects and such names alone."""
+    program = context.program
+    if depth > DEPTH:
+        return False
+    for definition in program.definitions(name):
+        if isinstance(definition, ast.arg):
+            scope = program.scope(definition)
+            if not scope.body or id(scope.body[0]) not in loop.runs:
+                continue
+            if scope.owner is not None and scope.params[:1] == [definition.arg]:
+                continue  # the object of a method: what is kept in it is asked for apart
+            given = program.given(definition)
+            if not given or not all(_is_plain(context, loop, it, depth + 1) for it in given):
+                return False
+        elif id(definition) in loop.runs:
+            statement = program.statement(definition)
+            value = statement.value if isinstance(statement, ast.Assign | ast.AugAssign) else None
+            if value is None or not _is_plain(context, loop, value, depth + 1):
+                return False
+    return True
+
+
+def _takes_from(context: Context, loop: BatchLoop, key: int) -> bool:
+    """Whether a node may take a batch of what a loop draws from."""
+    program = context.program
+    match node := program.nodes.get(key):
+        case ast.For(iter=source) | ast.comprehension(iter=source) | ast.YieldFrom(value=source):
+            return bool(context.made(context.iterated(program.values(source)), LOADER) & loop.loaders)
+        case ast.Call(func=ast.Attribute(attr=method)) if method in NEXT_METHODS:
+            return True
+        case ast.Call():
+            return "builtins.next" in program.names_of(node)
+    return False
 
 
 def _copies(context: Context, node: ast.AST) -> bool:

@@ -101,7 +101,7 @@ def looked_at_as_loaders(context: Context, sites: list[Site], whole: Iterable[as
 
     ``whole``: what loops over loaders draw from of which they get whole batches, the same on all ranks.
     """
-    view = View(context.program)
+    view = View(context)
     changed: dict[int, ast.Module] = {}
     for site in sites:
         tree = view.tree(site.node)

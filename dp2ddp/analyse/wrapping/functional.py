@@ -56,7 +56,7 @@ def find(context: Context) -> list[Site]:
 
 def wrapped_once(context: Context, sites: list[Site]) -> Context:
     """The programs as they would be with each network wrapped where it is made."""
-    view = View(context.program)
+    view = View(context)
     for site in sites:
         tree = view.tree(site.place)
         known = id(site.plain) in context.program.nodes

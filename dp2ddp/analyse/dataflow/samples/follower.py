@@ -156,6 +156,8 @@ class Samples:
                 return Kind.ZERO if node.value in (0, 0.0) and node.value is not False else Kind.SAME
             case ast.Call() if hasattr(node, "whole_source"):
                 return Kind.SAME  # whole batches, on all ranks
+            case ast.Call() if id(node) in self.context.evaluated_apart:
+                return Kind.SAME  # what each rank computes of the same
             case ast.Call() if hasattr(node, "joins"):
                 return joined(self, node, frame)
             case ast.Call() if hasattr(node, "joins_count"):

@@ -61,7 +61,7 @@ def drawn(samples: Samples, source: ast.expr, frame: Frame) -> Value:
 
 
 def _numbering(samples: Samples, source: ast.expr, seen: frozenset[int] = frozenset()) -> ast.Call | None:
-    """The ``enumerate`` that all which a name may stand for goes through: ``bar = enumerate(loader)``, ``tqdm(bar)``."""
+    """The ``enumerate`` that all goes through which a name may be: ``bar = enumerate(loader)``, ``tqdm(bar)``."""
     seen |= {id(source)}
     if isinstance(source, ast.Call):
         call = samples.program.call(source)

@@ -6,12 +6,19 @@ A copy of it, such as its rows of all ranks, does not change with it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import CHANGES, CHANGES_FIRST
 from dp2ddp.analyse.api.iteration import HANDS_PARTS_OUT
-from dp2ddp.analyse.api.tensors import IS_ITS_DATA, NO_NUMBERS_IN_PLACE, VIEWS
+from dp2ddp.analyse.api.tensors import (
+    GIVES_INDICES,
+    IS_ITS_DATA,
+    MAKES_INDICES,
+    NO_NUMBERS_IN_PLACE,
+    ORDERS_BY_VALUE,
+    VIEWS,
+)
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow.keys import is_written_out
 from dp2ddp.analyse.program.link import Program
@@ -24,25 +31,29 @@ CALLS = 4
 """How many functions deep a tensor is followed."""
 
 
-def looks_at(value: ast.expr) -> list[ast.expr]:
-    """The names, attributes and entries of which a value may be a part, or another look."""
+def looks_at(
+    value: ast.expr, is_copied: Callable[[ast.Subscript], bool] = lambda entry: False
+) -> list[ast.expr]:
+    """The names, attributes and entries of which a value may be a part, or another look; but for what is copied."""
     match value:
         case ast.Name():
             return [value]
         case ast.Attribute(value=inner, attr=name):
-            return looks_at(inner) if name in IS_ITS_DATA else [value]
+            return looks_at(inner, is_copied) if name in IS_ITS_DATA else [value]
         case ast.Subscript(slice=index) if is_written_out(index):
             return [value]
+        case ast.Subscript(ctx=ast.Load()) if is_copied(value):
+            return []
         case ast.Subscript(value=inner) | ast.Starred(value=inner) | ast.NamedExpr(value=inner):
-            return looks_at(inner)
+            return looks_at(inner, is_copied)
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return [it for part in parts for it in looks_at(part)]
+            return [it for part in parts for it in looks_at(part, is_copied)]
         case ast.IfExp(body=one, orelse=other):
-            return looks_at(one) + looks_at(other)
+            return looks_at(one, is_copied) + looks_at(other, is_copied)
         case ast.Call(func=ast.Name(id=function), args=parts) if function in HANDS_PARTS_OUT:
-            return [it for part in parts for it in looks_at(part)]
+            return [it for part in parts for it in looks_at(part, is_copied)]
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or writes(method):
-            return looks_at(inner)
+            return looks_at(inner, is_copied)
     return []
 
 
@@ -165,10 +176,45 @@ class Looks:
 
     # What is one tensor
 
+    def _is_copied(self, entry: ast.Subscript) -> bool:
+        """Whether rows are picked by a tensor, ``labels[order]`` or ``labels[labels > 0]``: they are a copy."""
+        parts = entry.slice.elts if isinstance(entry.slice, ast.Tuple) else [entry.slice]
+        return any(self._is_index_tensor(it, 0) for it in parts)
+
+    def _is_index_tensor(self, node: ast.expr, depth: int) -> bool:
+        """Whether an expression is a tensor, by what makes it."""
+        match node:
+            case ast.Compare(ops=[ast.Eq() | ast.NotEq() | ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]):
+                return True
+            case ast.UnaryOp(op=ast.Invert(), operand=inner) | ast.Subscript(value=inner, slice=ast.Slice()):
+                return self._is_index_tensor(inner, depth)
+            case ast.Call(func=ast.Attribute(attr=method)):
+                names = self.program.names_of(node)
+                makes = bool(names) and all(
+                    it.startswith("torch.") and it.rpartition(".")[2] in MAKES_INDICES for it in names
+                )
+                return makes or method in GIVES_INDICES
+            case ast.Name() if depth < CALLS and (found := self.program.definitions(node)):
+                return all(self._is_made_as_index(it, depth) for it in found)
+        return False
+
+    def _is_made_as_index(self, definition: ast.AST, depth: int) -> bool:
+        if isinstance(definition, ast.arg):
+            return False
+        statement = self.program.statement(definition)
+        match statement:
+            case ast.Assign(
+                targets=[ast.Tuple(elts=[_, second])], value=ast.Call(func=ast.Attribute(attr=method))
+            ):
+                return second is definition and method in ORDERS_BY_VALUE
+            case ast.Assign(targets=[target], value=value):
+                return target is definition and self._is_index_tensor(value, depth + 1)
+        return False
+
     def keys(self, node: ast.expr) -> Keys:
         """What tells the tensor that an expression is, or is another look at, from others, with its other names."""
         found: set[object] = set()
-        waiting = looks_at(node)
+        waiting = looks_at(node, self._is_copied)
         while waiting:
             leaf = waiting.pop()
             for key, behind in self._behind(leaf):
@@ -190,9 +236,9 @@ class Looks:
             elif not isinstance(statement, ast.Assign) or not isinstance(value, ast.expr):
                 yield id(made), []
             elif made in statement.targets:
-                yield id(made), looks_at(value)
+                yield id(made), looks_at(value, self._is_copied)
             elif not (own := self.program.source(made).written)[1] and own[0] is not None:
-                yield id(made), looks_at(own[0])
+                yield id(made), looks_at(own[0], self._is_copied)
             else:
                 yield id(made), []
                 yield from ((it, []) for it in self._unpacked(statement, made))
@@ -212,7 +258,8 @@ class Looks:
     def _marks(self, node: ast.expr) -> Keys:
         """What tells apart all of which an expression may be a part, or another look."""
         if node not in self._marked:
-            self._marked[node] = frozenset(mark for leaf in looks_at(node) for mark in self._marks_of(leaf))
+            leaves = looks_at(node, self._is_copied)
+            self._marked[node] = frozenset(mark for leaf in leaves for mark in self._marks_of(leaf))
         return self._marked[node]
 
     def _marks_of(self, leaf: ast.expr) -> Iterator[object]:
