@@ -971,7 +971,7 @@ PULLED = {
     .replace(LOOP, "batches = None\nfor step in range(12):\n")
     .replace(
         "    for inputs, targets in loader:\n",
-        "    if step % 4 == 0:\n        batches = iter(DataLoader(data, batch_size=16, shuffle=True))\n"
+        "    if not batches or step % 4 == 0:\n        batches = iter(DataLoader(data, batch_size=16, shuffle=True))\n"
         "    inputs, targets = next(batches)\n    if True:\n",
     )
     + "        if step % 5 == 0:\n            print('%.9f' % loss.item())\n",

@@ -78,7 +78,8 @@ class Transformer(cst.CSTTransformer):
         self.index = index
         self.lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self.newline = newline
-        self.replace: dict[cst.CSTNode, Replace] = {}
+        # What takes an expression's place; what stands round that comes last.
+        self.replace: dict[cst.CSTNode, list[Replace]] = defaultdict(list)
         self.arguments: dict[cst.CSTNode, list[SetArgument | DropArgument]] = defaultdict(list)
         self.parameters: dict[cst.CSTNode, AddParameter] = {}
         self.before: dict[cst.CSTNode, list[Insert]] = defaultdict(list)
@@ -104,12 +105,17 @@ class Transformer(cst.CSTTransformer):
         match edit:
             case Replace():
                 node = self.index[edit.at]
-                other = self.replace.setdefault(node, edit)
-                if (other.template, dict(other.holes)) != (edit.template, dict(edit.holes)):
-                    raise RewriteError(
-                        f"two edits replace this expression: by {other.template!r} and by {edit.template!r}",
-                        edit.at.span,
-                    )
+                others = self.replace[node]
+                if any((it.template, dict(it.holes)) == (edit.template, dict(edit.holes)) for it in others):
+                    return
+                for other in others:
+                    if _stands_round(other) == _stands_round(edit):
+                        raise RewriteError(
+                            f"two edits replace this expression: by {other.template!r} and by {edit.template!r}",
+                            edit.at.span,
+                        )
+                others.append(edit)
+                others.sort(key=_stands_round)
             case SetArgument() | DropArgument():
                 node = self.index[edit.at]
                 if not isinstance(node, cst.Call):
@@ -182,21 +188,22 @@ class Transformer(cst.CSTTransformer):
             updated, lost = edit_arguments(updated, edits, self._expression_of)
             self._rescue(lost)
         self.bare[original] = self.full[original] = updated
-        edit = self.replace.get(original)
-        if edit is None:
+        for edit in self.replace.get(original, ()):
+            kept = [self.index[hole] for hole in edit.holes.values() if isinstance(hole, Anchor)]
+            if edits and original not in kept:
+                raise RewriteError(
+                    "arguments of a call are edited that is replaced by something else", edit.at.span
+                )
+            saved = {
+                comment for node in (*kept, *itertools.chain(*_outer(original))) for comment in comments(node)
+            }
+            self.bare[original] = self.full[original]
+            made = self._expression_of(edit)
+            self.full[original] = as_laid_out(made, updated)
+            if self.full[original] is made:
+                self._rescue(comment for comment in comments(original) if comment not in saved)
+        if original not in self.replace:
             return updated
-        kept = [self.index[hole] for hole in edit.holes.values() if isinstance(hole, Anchor)]
-        if edits and original not in kept:
-            raise RewriteError(
-                "arguments of a call are edited that is replaced by something else", edit.at.span
-            )
-        saved = {
-            comment for node in (*kept, *itertools.chain(*_outer(original))) for comment in comments(node)
-        }
-        made = self._expression_of(edit)
-        self.full[original] = as_laid_out(made, updated)
-        if self.full[original] is made:
-            self._rescue(comment for comment in comments(original) if comment not in saved)
         return self._place(original, self.full[original])
 
     def _expression_of(self, edit: Replace | SetArgument) -> cst.BaseExpression:
@@ -575,3 +582,8 @@ def _is_word(character: str) -> bool:
 def _holds(outer: Span, inner: Span) -> bool:
     starts = (outer.line, outer.column) <= (inner.line, inner.column)
     return starts and (inner.end_line, inner.end_column) <= (outer.end_line, outer.end_column)
+
+
+def _stands_round(edit: Replace) -> bool:
+    """Whether what an edit replaces stands in what takes its place: ``ddp.sum(x)`` for ``x``."""
+    return edit.at in edit.holes.values()

@@ -11,8 +11,8 @@ from programs import PATH, WHOLE_BATCH
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 from parity.harness import Lab
-from parity.test_own_batches import trains_alike
-from parity.test_tier_training import differences, runs
+from parity.test_own_batches import same_numbers, trains_alike
+from parity.test_tier_training import differences, runs, write
 
 ONLY_READ = {  # no whole programs, or unseeded ones
     "gradients of what mixes samples",
@@ -92,6 +92,38 @@ def test_what_an_evaluation_is_given_of_a_batch_is_of_a_part(lab: Lab, change: t
         "epoch_size = len(dataset) // 8", "epoch_size = len(dataset) // 8 - 1"
     )
     trains_alike(lab, text, 2, exact=True)
+
+
+SQUEEZED = """
+from sklearn.metrics import accuracy_score
+
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y[:, None]), batch_size=SIZE, shuffle=True)
+for epoch in range(2):
+    for x, y in loader:
+        out = net(x)
+        loss = F.cross_entropy(out, y.view(-1))
+        STEP
+        found = torch.max(out, 1)[1]
+        print(loss.item(), accuracy_score(y.cpu().data.squeeze().numpy(), found.cpu().data.squeeze().numpy()))
+"""
+SCORE = "def accuracy_score(one, other):\n    assert one.shape == other.shape\n    return float((one == other).mean())\n"
+
+
+@pytest.mark.parametrize("size", [8, 3])
+def test_rows_that_are_squeezed_are_gathered(lab: Lab, size: int) -> None:
+    """In a part of one sample, squeeze() would drop the samples' dimension, too."""
+    text = with_steps(HEAD, SQUEEZED.replace("SIZE", str(size)))
+    (change,) = convert(Project.of({PATH: text}), exact=True).changes
+    assert change.after.count("ddp.whole_batch(ddp.squeeze(") == 2
+    sides = (it.replace("from sklearn.metrics import accuracy_score\n", SCORE) for it in (text, change.after))
+    before, after = (
+        lab.run(write(lab, name, side), timeout=60, **more).ok()
+        for name, side, more in zip(
+            ("before", "after"), sides, ({"replicas": 2}, {"processes": 2}), strict=True
+        )
+    )
+    assert same_numbers(before.printed, after.printed) and before.printed
+    assert differences(before, after, losses=False) == []
 
 
 IN_ORDER = """

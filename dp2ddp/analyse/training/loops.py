@@ -172,7 +172,8 @@ def _pulling(context: Context) -> Iterator[BatchLoop]:
             and isinstance(node.ctx, ast.Load)
             and definitions & {id(it) for it in program.definitions(node)}
         ]
-        if all(_pulled_by(context, program.parent(use)) is not None for use in uses):
+        pulls = (it for it in uses if not _asks_if_begun(program.parent(it), it))
+        if all(_pulled_by(context, program.parent(use)) is not None for use in pulls):
             yield BatchLoop(
                 loop,
                 iterator,
@@ -183,6 +184,16 @@ def _pulling(context: Context) -> Iterator[BatchLoop]:
                 frozenset({id(call.node), *(id(it.node) for it in begun if it is not None)}),
                 call.node,
             )
+
+
+def _asks_if_begun(around: ast.AST | None, name: ast.Name) -> bool:
+    """``not batches``, ``batches is None`` and ``if batches``: whether a name has an iterator yet."""
+    match around:
+        case ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.BoolOp():
+            return True
+        case ast.If(test=test) | ast.IfExp(test=test):
+            return test is name
+    return False
 
 
 def own_batch(node: ast.AST) -> ast.Call | None:
