@@ -9,7 +9,8 @@ from pathlib import Path
 
 from dp2ddp.analyse import wrappers
 from dp2ddp.analyse import wraps as names_wrap
-from dp2ddp.analyse.api.parallel import WRAP
+from dp2ddp.analyse.api.layers import DATA_PARALLEL_WORDS
+from dp2ddp.analyse.api.parallel import STEPS, WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.checkpoints import KEYED_LIKE_FILES, conditions, names_prefix, own_names
 from dp2ddp.analyse.program.values import Inst, Made
@@ -57,7 +58,7 @@ def _wrapping(
 
     With where it takes a model for a bare one that is always wrapped now, and whether by the keys of its state.
     """
-    wrapping = {path for path, file in project.files.items() if names_wrap(file.text)}
+    wrapping = {path for path, file in project.files.items() if names_wrap(file.text) and _spells_wrap(file)}
     programs = [it for it in programs if project.reaches(it.path) & wrapping]  # the others need no linking
     reached = frozenset().union(*(project.reaches(it.path) for it in programs))
     if not reached:
@@ -80,6 +81,21 @@ def _wrapping(
         return path in trains and path.suffix != NOTEBOOK, wraps, first, by_keys
 
     return {it.path: told(it.path) for it in apart}
+
+
+def _spells_wrap(file: SourceFile) -> bool:
+    """Whether the code of a file has to do with DataParallel, or with its steps: not only what is said of it."""
+    said = {
+        id(it.value) for it in file.nodes if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant)
+    }
+    code = (it for it in file.nodes if id(it) not in said)
+    words = (word for node in code for _, value in ast.iter_fields(node) for word in _words(value))
+    return any(it in word for word in words for it in (*DATA_PARALLEL_WORDS, *STEPS))
+
+
+def _words(value: object) -> list[str]:
+    """The names, or the text, that a part of a node is."""
+    return [it for it in (value if isinstance(value, list) else [value]) if isinstance(it, str)]
 
 
 def _taken_for_bare(context: Context, wraps: Container[int]) -> Iterator[ast.Attribute]:

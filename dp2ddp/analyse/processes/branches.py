@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -75,10 +75,10 @@ def separated(context: Context) -> tuple[Context, Context]:
     Programs whose DistributedDataParallel can't be told apart from it are ``beside``: they stay as they are.
     """
     whole = context
-    for _ in range(2):  # what is left out leaves fewer values to what is left
+    for again in (False, True):  # what is left out leaves fewer values to what is left
         if not any(_concerns(context, call) for call in context.program.calls):
             break
-        context = _pruned(context)
+        context = _pruned(context, again)
     calls = context.program.calls
     wraps = [call for call in calls if own_ranks.wraps(context, call) and WRAP not in call.names]
     beside = {path: call.node for call in wraps for path in context.run_by(call.node)} | _alike(
@@ -114,20 +114,23 @@ def _concerns(context: Context, call: Call) -> bool:
     return asks and context.runs_in_training(call.node)
 
 
-def _pruned(context: Context) -> Context:
+def _pruned(context: Context, again: bool) -> Context:
+    """Programs without what never runs; ``again``: it has been left out before, and may be all that is."""
     answers = Answers(context).read()
     branches = context.branches or _find(context, answers)
     if branches is not None:
         answers.read(branches.assumed)
     pruners = [_Pruner(file, context, answers, branches) for file in context.program.files]
     files = {pruner.file.path: pruner.pruned() for pruner in pruners}
+    is_same = again and not any(it.changed for it in pruners)
+    if branches is not None:
+        alone = frozenset().union(*(it.noted(it.alone, is_same) for it in pruners))
+        starting = frozenset().union(*(it.noted(it.starting, is_same) for it in pruners))
+        branches = replace(branches, alone=alone, starting=starting)
+    if is_same:
+        return Context(context.program, branches)
     project = context.program.project
     project = replace(project, files={**project.files, **files})
-    if branches is not None:
-        alone, starting = (
-            frozenset().union(*(getattr(it, name) for it in pruners)) for name in ("alone", "starting")
-        )
-        branches = replace(branches, alone=alone, starting=starting)
     return Context(wrappers.linked(project, list(files.values())), branches)
 
 
@@ -444,6 +447,7 @@ class _Pruner(ast.NodeTransformer):
         self.own = branches.own if branches is not None else NOTHING
         self.tree = copy.deepcopy(file.tree)
         self.twins = {id(new): old for old, new in zip(ast.walk(file.tree), ast.walk(self.tree), strict=True)}
+        self.changed = False
         self.alone, self.starting = (
             {new for new, old in self.twins.items() if branches is not None and id(old) in before}
             for before in ((branches.alone, branches.starting) if branches is not None else ((), ()))
@@ -452,10 +456,15 @@ class _Pruner(ast.NodeTransformer):
     def pruned(self) -> SourceFile:
         return replace(self.file, tree=self.visit(self.tree))
 
+    def noted(self, nodes: Set[int], before: bool) -> set[int]:
+        """Nodes of the copy; ``before``: what they are copies of."""
+        return {id(self.twins[it]) for it in nodes} if before else {*nodes}
+
     def visit_If(self, node: ast.If) -> ast.AST:
         answer = self._answer(node)
         self.generic_visit(node)
         if answer is not None:
+            self.changed |= not (answer and _is_alone(node))
             left = node.body if answer else node.orelse
             node.test, node.orelse = ast.copy_location(ast.Constant(True), node.test), []
             node.body = left or [ast.copy_location(ast.Pass(), node)]
@@ -464,6 +473,7 @@ class _Pruner(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         answer = self._answer(node)
         self.generic_visit(node)
+        self.changed |= answer is not None
         return node if answer is None else node.body if answer else node.orelse
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -472,6 +482,7 @@ class _Pruner(ast.NodeTransformer):
         never = scope is not None and trained and self.answers.never_runs(scope)
         self.generic_visit(node)
         if never:
+            self.changed |= not (len(node.body) == 1 and isinstance(node.body[0], ast.Pass))
             node.body = [ast.copy_location(ast.Pass(), node.body[0])]
         return node
 
@@ -480,7 +491,9 @@ class _Pruner(ast.NodeTransformer):
         for name, block in ast.iter_fields(node):
             if isinstance(block, list):
                 ends = (place for place, it in enumerate(block, 1) if _always_leaves(it))
-                setattr(node, name, block[: next(ends, len(block))])
+                end = next(ends, len(block))
+                self.changed |= end < len(block)
+                setattr(node, name, block[:end])
         return node
 
     def _answer(self, node: ast.If | ast.IfExp) -> bool | None:
@@ -507,6 +520,11 @@ class _Pruner(ast.NodeTransformer):
             way for way in ways if len(way) == 1 and all(not it.comparison and it.positive for it in way)
         ]
         return [way for way in ways if way not in flags]
+
+
+def _is_alone(node: ast.If) -> bool:
+    """``if True: …``, what is left of a condition."""
+    return isinstance(node.test, ast.Constant) and node.test.value is True and not node.orelse
 
 
 def _always_leaves(statement: ast.AST) -> bool:
