@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
@@ -339,6 +339,11 @@ class Context:
     def runs(self, node: ast.AST) -> frozenset[int]:
         """Identities of all nodes that running a piece of code may run, through calls too."""
         return self._runs_in(self.program.entered(node)).union(map(id, self.program.descendants(node)))
+
+    def runs_one_of(self, node: ast.AST, nodes: Set[int]) -> bool:
+        """Whether running a piece of code may run one of some nodes, by their identities."""
+        called = self._runs_in(self.program.entered(node))
+        return not called.isdisjoint(nodes) or any(id(it) in nodes for it in self.program.descendants(node))
 
     def _runs_in(self, entered: frozenset[int]) -> frozenset[int]:
         """Identities of all nodes that run when some functions do: many places enter the same ones."""

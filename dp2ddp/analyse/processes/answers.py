@@ -163,7 +163,7 @@ class Answers:
 
     def _wraps(self, block: list[ast.stmt]) -> bool:
         wraps = {id(call.node) for call in self.context.wraps}
-        return any(self.context.runs(part) & wraps for part in block)
+        return any(self.context.runs_one_of(part, wraps) for part in block)
 
     def _answer(self, node: ast.AST, test: ast.expr, answer: bool) -> None:
         truth = self.truth(test)

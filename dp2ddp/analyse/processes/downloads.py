@@ -317,7 +317,7 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
     """A class of the project whose ``__init__`` fetches or unpacks files, or a data set whose one writes some."""
     program = context.program
     made = Inst(cls, id(call.node))
-    if context.module_class(made) or context.runs(call.node) & context.trained_wraps:
+    if context.module_class(made) or context.runs_one_of(call.node, context.trained_wraps):
         return False
     data = any(program.derives(made, base) for base in DATA_SET_BASES)
     for index in program.entered(call.node):

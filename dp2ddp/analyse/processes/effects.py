@@ -742,7 +742,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
 def _swept(context: Context) -> Iterator[Obstacle]:
     """``wandb.agent(sweep, function=main)``."""
     for call in context.program.calls:
-        if any(map(is_of_tracker, call.names)) and context.trained_wraps & context.runs(call.node):
+        if any(map(is_of_tracker, call.names)) and context.runs_one_of(call.node, context.trained_wraps):
             yield context.obstacle(
                 call.node,
                 f"{ast.unparse(call.node.func)}() would run the training on rank 0 only",

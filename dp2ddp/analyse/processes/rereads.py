@@ -374,7 +374,7 @@ def _before_looks(context: Context, statement: ast.stmt, call: Call, writes: set
                 continue
             waiting.append(before)
             between = block[block.index(before) : block.index(found)]
-            if _looks_up(context, before) and not any(context.runs(it) & writes for it in between):
+            if _looks_up(context, before) and not any(context.runs_one_of(it, writes) for it in between):
                 found = before
     return found
 
@@ -524,7 +524,7 @@ def _is_cached(context: Context, statement: ast.stmt, read: set[int]) -> bool:
     program = context.program
     asked = (it for it in program.ancestors(statement) if isinstance(it, ast.If | ast.While))
     block = program.block(statement)
-    reading = (it for it in block[: block.index(statement)] if context.runs(it) & read)
+    reading = (it for it in block[: block.index(statement)] if context.runs_one_of(it, read))
     leaving = (inner for it in reading for inner in program.descendants(it))
     return any(asks_files(context, it.test) for it in asked) or any(
         isinstance(it, ast.Return | ast.Continue | ast.Break) for it in leaving
@@ -568,16 +568,16 @@ def _places(
         before, met = _since_meeting(context, block[:index], meetings)
         if not met and isinstance(parent, LOOPS):  # of the round before: what follows, and what this then did
             before += _since_meeting(context, block[index:], meetings)[0]
-        if any(context.runs(other) & others for other in before):
+        if any(context.runs_one_of(other, others) for other in before):
             yield branch
             return
         if met:
             return
-        if any(context.runs(other) & others for other in _done_before(parent, block)):
+        if any(context.runs_one_of(other, others) for other in _done_before(parent, block)):
             yield branch
             return
         for header in _headers(parent):
-            if context.runs(header) & others:
+            if context.runs_one_of(header, others):
                 after = list(_after_writing(context, header, others, set()))
                 if after or isinstance(parent, LOOPS):
                     yield from after or [branch]
@@ -646,7 +646,7 @@ def _after_writing(context: Context, node: ast.AST, others: set[int], seen: set[
     for call in program.descendants(node):
         for index in sorted(program.called_scopes(call)) if isinstance(call, ast.Call) else ():
             scope = program.scopes[index]
-            writing = [number for number, it in enumerate(scope.body) if context.runs(it) & others]
+            writing = [number for number, it in enumerate(scope.body) if context.runs_one_of(it, others)]
             if index in seen or not writing or not _is_plain(scope.node):
                 continue
             seen.add(index)
@@ -670,7 +670,7 @@ def _since_meeting(
     """The last of some statements, from where all processes have waited for one another; whether they have."""
     for index in range(len(statements) - 1, -1, -1) if meetings else ():
         # What stands under a condition of its own may be left out
-        if not isinstance(statements[index], ast.If) and context.runs(statements[index]) & meetings:
+        if not isinstance(statements[index], ast.If) and context.runs_one_of(statements[index], meetings):
             within = _after_meeting(context, statements[index], meetings, seen)
             return [*within, *statements[index + 1 :]], True
     return statements, False
@@ -735,7 +735,7 @@ def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], wait
     for before in reversed(block[: block.index(statement)]):
         if _is_barrier(context, before):
             return True
-        if context.runs(before) & writes:
+        if context.runs_one_of(before, writes):
             return False
         if id(before) in waiting:
             return True

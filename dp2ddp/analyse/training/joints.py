@@ -287,7 +287,7 @@ class _Round:
 
         Raises ``Unjoinable`` where there are none.
         """
-        running = [it for it in block if self.context.runs(it) & forwards]
+        running = [it for it in block if self.context.runs_one_of(it, forwards)]
         if not running or depth > CALLS:
             raise Unjoinable
         last = running[-1]
@@ -505,7 +505,7 @@ class _Joining:
 
     def _takes_part(self, node: ast.Call) -> bool:
         """Whether a call that is given nothing of a part may come by one: takes a batch, or reads the round's names."""
-        if self.context.runs(node) & self.round.taking:
+        if self.context.runs_one_of(node, self.round.taking):
             return True
         return any(self._reads_round(self.program.scopes[it]) for it in self.program.called_scopes(node))
 

@@ -211,7 +211,7 @@ def _pulled_in(context: Context, node: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         inner = waiting.pop()
         for around in context.program.ancestors(inner):
-            if isinstance(around, LOOPS) and context.runs(around) & backwards:
+            if isinstance(around, LOOPS) and context.runs_one_of(around, backwards):
                 if id(around) not in seen:
                     seen.add(id(around))
                     yield around
@@ -237,7 +237,7 @@ def _pulled_by(context: Context, node: ast.AST | None) -> ast.AST | None:
     for around in context.program.ancestors(call.node):
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return None
-        if isinstance(around, ast.For | ast.While) and context.runs(around) & backwards:
+        if isinstance(around, ast.For | ast.While) and context.runs_one_of(around, backwards):
             return around
     return None
 
