@@ -147,7 +147,9 @@ class Divided(EvaluationLoop):
     def _called(self, statement: ast.stmt) -> ast.Call:
         """The call of the model in a statement, the outermost, which every process makes."""
         if not isinstance(statement, SIMPLE):
-            raise Whole(statement, "the model is called under a condition or in an inner loop")
+            if isinstance(statement, ast.For | ast.While):
+                raise Whole(statement, "the model is called in an inner loop")
+            raise Whole(statement, "the model is called under a condition")
         calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and self._is_forward(it)]
         calls = calls or [
             it for it in ast.walk(statement) if isinstance(it, ast.Call) and self._runs_model(it)

@@ -100,11 +100,10 @@ def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
     elif values and all(map(context.module_class, values)):
         message = f"can't tell if the trained `{shown}` {reason.text}"
     else:
-        message, help, briefly = (
-            f"can't tell if all of `{shown}`, which is trained, is in the wrapped model",
-            "",
-            "",
-        )
+        inside = f"all of `{shown}`, which is trained, is in the wrapped model"
+        if isinstance(owner, ast.Attribute) and owner.attr == "module":
+            inside = f"`{ast.unparse(owner.value)}`, whose `.module` is trained, is the wrapped model"
+        message, help, briefly = f"can't tell if {inside}", "", ""
     return Problem(
         message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause), briefly=briefly
     )

@@ -89,7 +89,9 @@ def _said(
     if _decides(around, place):
         sizes = all(it in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in given) and Kind.COUNT in given
         if sizes and not _counts_list(context, place):
-            cure = "use batches of one size (drop_last=True)"
+            # with a collate function of the project's, rows may be anything of the samples, such as boxes
+            own = any(isinstance(it, ast.keyword) and it.arg == "collate_fn" for it in program.nodes.values())
+            cure = "" if own else "use batches of one size (drop_last=True)"
             yield f"the loss depends on `if {_written(place)}`, which differs across ranks", cure
         if not value.refuted:
             yield f"the loss depends on `if {_written(place)}`, which may differ across ranks", ""

@@ -149,7 +149,7 @@ def _deciding(
             return replace(found, guard="{ddp}.get_world_size() > 1")
         if all(is_choice(context, it.test) for it, _ in ifs):
             test = ast.unparse(condition.test)
-            text = f"this part of the model is wrapped only if `{test}`: else its checkpoints may have other keys"
+            text = f"this part of the model is wrapped only if `{test}`: its checkpoint keys have `module.` only then"
             return Problem(text, "", NO_TIER, works=True)  # without it one process trains
         return _sometimes(_where(ifs), "wrap it always")
     return found
