@@ -140,6 +140,29 @@ def test_all_have_read_a_file_before_it_is_written_again(lab: Lab, tmp_path: Pat
     assert BESIDE in after and after.count("ddp.barrier()") == 2
 
 
+KEEPS = """\
+def keep(stage, path=None):
+    held = {}
+    late()
+    if path:
+        with open(path) as file:
+            held = json.load(file)
+    else:
+        path = "other.json"
+    held[str(stage)] = sum(held.values()) + 1
+    with open(path, "w") as file:
+        json.dump(held, file)
+    return held
+"""
+
+
+def test_all_have_read_a_file_that_may_be_another_before_it_is_written(lab: Lab, tmp_path: Path) -> None:
+    end = 'json.dump({"0": 1}, open("kept.json", "w"))\n    for stage in (1, 2):\n        print(keep(stage, "kept.json"))'
+    others = LATE.replace('"LAB_RANK", "0") == "0"', '"LAB_RANK", "0") != "0"')
+    after = same(lab, tmp_path, {"train.py": trains("late()", KEEPS, end), "late.py": others})
+    assert '    ddp.barrier()\n    with ddp.open(path, "w") as file:\n' in after
+
+
 SETTINGS = """\
 import json
 import os

@@ -138,13 +138,24 @@ def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     if isinstance(node, ast.Name):
         found = named_values(context, node)
         if not found:  # the same name is the same path where it has its value from one place
-            return frozenset(f"{node.id}:{id(it)}" for it in context.program.definitions(node))
+            ways = [(it, _given(context, it)) for it in context.program.definitions(node)]
+            known = [it for _, values in ways for it in values] if depth < 8 and len(ways) > 1 else []
+            unknown = frozenset(f"{node.id}:{id(it)}" for it, _ in ways)
+            return unknown.union(*(spelled(context, it, depth + 1) for it in known))
     elif isinstance(node, ast.Call):
         call = context.program.call(node)
         found = given(call) if call is not None and call.names & OPENED_PATHS.keys() else []
     if depth > 8 or not found:
         return frozenset([ast.unparse(node)])
     return frozenset().union(*(spelled(context, it, depth + 1) for it in found))
+
+
+def _given(context: Context, definition: ast.AST) -> list[ast.expr]:
+    """What one definition of a name may give it, as far as that is seen."""
+    if isinstance(definition, ast.arg):
+        return context.program.given(definition)
+    value = context.program.source(definition).plain
+    return [] if value is None else [value]
 
 
 @once
