@@ -126,6 +126,31 @@ def test_rows_that_are_squeezed_are_gathered(lab: Lab, size: int) -> None:
     assert differences(before, after, losses=False) == []
 
 
+FIRST = """
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=8, shuffle=True)
+for epoch in range(2):
+    for step, (x, y) in enumerate(loader):
+        out = net(x)
+        loss = F.cross_entropy(out, y)
+        STEP
+        if step % 2 == 0:
+            if isinstance(out, list):
+                print(out[0][0].cpu().max(0)[1].data.unsqueeze(0))
+            else:
+                print(out[0].cpu().max(0)[1].data.unsqueeze(0), out[0].detach().max(0)[0].item())
+"""
+
+
+def test_the_first_sample_of_what_is_not_known_is_taken_of_the_whole_batch(lab: Lab) -> None:
+    """Where it may be a structure's first tensor, too: of either, the whole batch has the right one."""
+    hidden = HEAD.replace("nn.Sequential(", 'getattr(nn, "Sequ" + str("ential"))(')
+    assert hidden != HEAD
+    text = with_steps(hidden, FIRST)
+    (change,) = convert(Project.of({PATH: text})).changes
+    assert "ddp.whole_batch(out)[0].cpu().max(0)" in change.after
+    trains_alike(lab, text, 2, exact=True)
+
+
 IN_ORDER = """
 for epoch in range(2):
     for x, y in loader:

@@ -245,14 +245,20 @@ def _pulled_by(context: Context, node: ast.AST | None) -> ast.AST | None:
 def evaluated_apart(context: Context, loops: list[BatchLoop]) -> frozenset[int]:
     """Identities of the calls in rounds of the training that give a function the model, and nothing of a batch.
 
-    With all that stands in functions which the training enters by such calls alone.
+    With all that stands in functions which the training enters by such calls alone. Evaluations of loaders are looked
+    at as such.
     """
     program = context.program
     found, others = set[int](), set[int]()
+    of_loaders = {id(it.node) for it in loops if not it.trains}
     for loop in loops:
         if loop.trains and isinstance(loop.node, ast.For | ast.While):
             calls = {id(it): it for it in map(program.nodes.get, loop.runs) if isinstance(it, ast.Call)}
-            apart = {key for key, it in calls.items() if _is_evaluation(context, loop, it)}
+            apart = {
+                key
+                for key, it in calls.items()
+                if not context.runs_one_of(it, of_loaders) and _is_evaluation(context, loop, it)
+            }
             entered = {key for key, it in calls.items() if program.called_scopes(it)}
             found |= apart
             others |= entered - apart

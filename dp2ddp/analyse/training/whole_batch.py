@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.handing import SAME_OBJECT
 from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
@@ -177,6 +178,7 @@ class WholeBatch(Gathering):
             return False
         selected = self._reduced(call)
         rows = [selected] if selected is not None else self._rows(call, OPEN)
+        rows = [self.before_index(it) for it in rows]
         known = selected is not None or bool(self.program.entered(node)) or self._is_of_settings(call)
         if not rows or not known or not self._is_function(call):
             return False
@@ -441,9 +443,25 @@ class WholeBatch(Gathering):
         return node
 
     def before_index(self, node: ast.expr) -> ast.expr:
-        """What an index takes one of that may be a sample, or an entry of a structure: the whole batch has either."""
-        inner = node.value if isinstance(node, ast.Subscript) and written(node.slice) is not None else None
-        return inner if inner is not None and is_part(self, inner) else node
+        """What an index takes one of that may be a sample, or an entry of a structure: the whole batch has either.
+
+        Also where it is moved, or without its graph, then: ``outputs[0].cpu()``.
+        """
+        inner, found = node, node
+        while True:
+            match inner:
+                case ast.Call(func=ast.Attribute(value=moved, attr=method)) if (
+                    method in SAME_OBJECT | WITHOUT_GRAPH
+                ):
+                    inner = moved
+                case ast.Attribute(value=moved, attr="data"):
+                    inner = moved
+                case ast.Subscript(value=held, slice=index) if written(index) is not None and (
+                    is_part(self, held) or self.of(held) is Kind.OUTPUT
+                ):
+                    inner = found = held
+                case _:
+                    return found
 
     def drawn_in(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
