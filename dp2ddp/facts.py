@@ -507,6 +507,7 @@ class StateDict(Fact):
     place of the wrapped one that was saved).
     ``shared`` says of a type check that programs make it, too, which are not converted. ``at`` is one of the very type
     as a whole then, whether the type ``left`` is ``among`` some, "in" or "not in"; or all that it is asked for among.
+    ``guard``: the condition that a key has the prefix, without which none would be kept.
     """
 
     kind: str
@@ -515,6 +516,7 @@ class StateDict(Fact):
     shared: bool = False
     left: Anchor | None = None
     among: str = ""
+    guard: Anchor | None = None
 
 
 @dataclass(frozen=True)

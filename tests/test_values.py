@@ -766,6 +766,30 @@ def test_a_whole_model_s_keys_lose_only_the_prefix(lab: Lab, tmp_path: Path) -> 
         lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
 
 
+GUARDED = "new = {}\nfor k, v in torch.load('m.pt').items():\n    if k.startswith('module.'):\n        new[k[7:]] = v\n"
+
+
+@pytest.mark.parametrize("otherwise", [False, True], ids=["dropped", "kept"])
+def test_keys_without_a_prefix_are_kept_where_only_those_with_one_were(
+    lab: Lab, tmp_path: Path, otherwise: bool
+) -> None:
+    """A checkpoint of the converted program has none: dropped, they would leave nothing to load."""
+    cut = GUARDED + "    else:\n        new[k] = v\n" * otherwise
+    reads = "".join(
+        f"    {line}\n" for line in f"{cut}model.load_state_dict(new)\nprint('read')".splitlines()
+    )
+    text = HEAD + "model = nn.Linear(8, 2)\nif os.path.exists('m.pt'):\n" + reads
+    text += "model = nn.DataParallel(model)\n" + STEPS + "torch.save(model.state_dict(), 'm.pt')\n"
+    (change,) = converted(tmp_path, text).changes
+    assert ("startswith" in change.after) == otherwise == ("removeprefix" not in change.after)
+    assert [
+        lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path)
+        .ok()
+        .printed.count("read")
+        for _ in range(2)
+    ] == [0, 1]
+
+
 BOTH = {
     "all or none": "if 'module' in next(iter(state)):\n    state = {k[7:]: v for k, v in state.items()}\n",
     "by a choice": "state = {k[7:] if k.startswith('module.') else k: v for k, v in state.items()}\n",

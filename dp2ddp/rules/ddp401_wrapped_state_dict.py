@@ -8,7 +8,7 @@ that cut the prefix off (``key[7:]``, ``key.split(".", 1)[1]``) now removes it o
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, StateDict, Tier
-from dp2ddp.plan import Edit, Finding, Replace, finding, runtime_import
+from dp2ddp.plan import Edit, Finding, Replace, Unwrap, finding, runtime_import
 
 IGNORABLE = True
 
@@ -82,3 +82,5 @@ def _edits(state: StateDict, tiers: frozenset[Tier]) -> Iterator[Edit]:
             yield Replace(state.at, "{x}", holes)
         case "prefix" | "first":
             yield Replace(state.at, '{x}.removeprefix("module.")', holes)
+            if state.guard is not None:
+                yield Unwrap(state.guard)

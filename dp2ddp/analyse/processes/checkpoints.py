@@ -164,14 +164,24 @@ def _used(context: Context, stored: set[int], perhaps: set[int]) -> Iterator[tup
     for node in context.program.nodes.values():
         if isinstance(node, ast.Subscript | ast.Call) and (cut := _cut(context, node)) is not None:
             key, kind = cut
-            yield node, _state(context, kind, key, whole=node)
+            guard = _prefix_guard(context, node, key)
+            if guard is None or not guard.orelse:  # else the program itself keeps keys without it
+                yield node, _state(context, kind, key, whole=node, guard=guard)
 
 
 def _state(
-    context: Context, kind: str, node: ast.AST, whole: ast.AST | None = None, imported: str = ""
+    context: Context,
+    kind: str,
+    node: ast.AST,
+    whole: ast.AST | None = None,
+    imported: str = "",
+    guard: ast.AST | None = None,
 ) -> StateDict:
     operand = context.program.anchor(node)
-    return StateDict(**context.place(whole or node), kind=kind, operand=operand, imported=imported)
+    round_it = None if guard is None else context.program.anchor(guard)
+    return StateDict(
+        **context.place(whole or node), kind=kind, operand=operand, imported=imported, guard=round_it
+    )
 
 
 def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save") -> StateDict:
@@ -715,6 +725,18 @@ def _holding(context: Context, node: ast.AST) -> Iterator[ast.expr]:
     for test in (test for test, holds in _guards(context, node) if holds):
         both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
         yield from test.values if both else [test]  # type: ignore[attr-defined]
+
+
+def _prefix_guard(context: Context, node: ast.AST, key: ast.expr) -> ast.If | None:
+    """The ``if k.startswith("module."):`` under which alone a key is cut and what it names is kept."""
+    statement = context.program.statement(node)
+    match context.program.parent(statement):
+        case ast.If(
+            test=ast.Call(func=ast.Attribute(value=asked, attr="startswith"), args=[start]), body=body
+        ) as guard if statement in body and ast.unparse(asked) == ast.unparse(key):
+            texts = {it.value for it in context.program.values(start) if isinstance(it, Const)}
+            return guard if texts == {PREFIX} and all(isinstance(it, ast.Assign) for it in body) else None
+    return None
 
 
 def _leaves_others(context: Context, node: ast.AST, key: ast.Name) -> bool:
