@@ -181,6 +181,14 @@ FORMS = {
         "other = dict(a=model(inputs).sum())['a']\nother.backward()\ntotal += other.item()",
         IndexError,
     ),
+    "what makes a loss makes elsewhere": Case(
+        INDEX,
+        "own = Hidden()\nother = own(model(inputs))\nother.backward()\nagain = own(outputs)\ntotal += again.data[0]",
+        "own = Hidden()\nother = own(model(inputs))\nother.backward()\nagain = own(outputs)\ntotal += again.item()",
+        IndexError,
+        "class Hidden(nn.Module):\n    def forward(self, x, each=False):\n"
+        "        found = dict(a=x.sum(1))['a']\n        return found if each else dict(a=found.mean())['a']\n",
+    ),
     "a returned loss": Case(
         INDEX,
         "value, _ = step(inputs, targets)\nassert type(value) is float",
@@ -391,6 +399,8 @@ STILL = {
     "a part of a batch": "inputs.data[0]",
     "a mean that keeps its dimension": "loss.view(1, -1).mean(1, keepdim=True).data[0]",
     "a loss for each sample": "F.cross_entropy(outputs, targets, reduction='none').data[0]",
+    "what makes a loss makes with other settings": "first = Both()(model(inputs), True)\nfirst.backward()\n"
+    "other = Both()(outputs, False)\nother.data[0]",
     "a loss in one dimension": "other = torch.zeros(1)\nother = other + loss\nother.data[0]",
     "a gradient": "model.module.weight.grad.data[0]",
     "a weight": "next(model.parameters()).data[0]",
@@ -417,6 +427,7 @@ STILL = {
 STILL_HEAD = (
     ACCURACY.replace("VIEW", "view")
     + "\nclass Bar:\n    def next(self):\n        pass\n\nversion = torch.__version__.split('.')\n\n"
+    + "class Both(nn.Module):\n    def forward(self, x, one):\n        return x.sum() if one else x.sum(1)\n\n"
     + "def nobody_calls_it():\n    return np.float\n\n"
     + "def tables(rows):\n    class Table:\n        def mean(self):\n            return [1.0]\n\n"
     + "    return {'a': Table()}['a']\n"

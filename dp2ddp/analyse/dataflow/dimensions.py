@@ -149,10 +149,35 @@ class Dimensions:
         return self.of(node) == 0
 
     def _backward(self) -> list[frozenset[ast.AST]]:
-        """The definitions of each name that a backward pass starts from without a gradient: it is one number."""
+        """The definitions of each name that a backward pass starts from without a gradient: it is one number.
+
+        So is what else the same function makes with the same settings: the loss of an evaluation.
+        """
         losses_ = [self.context.loss(call) for call in self.context.backwards if not call.args]
-        found = (frozenset(self.program.definitions(it)) for it in losses_ if isinstance(it, ast.Name))
-        return [it for it in found if it]
+        names = (frozenset(self.program.definitions(it)) for it in losses_ if isinstance(it, ast.Name))
+        found = [it for it in names if it]
+        made = {self._made_by(it) for one in found for it in one} - {None}
+        stored = (it for it in self.program.nodes.values() if isinstance(it, ast.Name) and made)
+        return found + [
+            frozenset([it])
+            for it in stored
+            if isinstance(it.ctx, ast.Store)
+            and self._made_by(it) in made
+            and not any(it in one for one in found)
+        ]
+
+    def _made_by(self, definition: ast.AST) -> tuple[object, ...] | None:
+        """What a name alone is assigned that a call returns: what is called, and with which settings."""
+        match self.program.parent(definition):
+            case ast.Assign(targets=[target], value=ast.Call() as node) if target is definition:
+                call = self.program.call(node)
+                settings = [
+                    len(node.args),
+                    *(ast.unparse(it) for it in node.args if isinstance(it, ast.Constant)),
+                ]
+                settings += sorted(ast.unparse(it) for it in node.keywords)
+                return (call.callees, ast.unparse(node.func), *settings) if call and call.callees else None
+        return None
 
     def _by_losses(self) -> dict[int, int]:
         """What a loss is given that takes so many dimensions of several samples, and what it is made of as it is."""
