@@ -195,10 +195,12 @@ def test_parts_are_joined_and_taken_beside_a_branch(lab: Lab, tmp_path: Path, na
     assert differences(before, after, losses=False) == []
     printed = []
     for side, it in {"own": text, "converted": change.after}.items():
-        (tmp_path / f"{side}.py").write_text(it.replace(":29500", f":{free_port()}"))
-        run = lab.run(
-            tmp_path / f"{side}.py", ["--spread"], launcher="plain", recorded=False, timeout=60, processes=2
-        )
+        for _ in range(3):
+            (tmp_path / f"{side}.py").write_text(it.replace(":29500", f":{free_port()}"))
+            how = {"launcher": "plain", "recorded": False, "timeout": 90, "processes": 2}
+            run = lab.run(tmp_path / f"{side}.py", ["--spread"], **how)
+            if "SIGABRT" not in run.errors:
+                break  # else gloo's threads have outlived the interpreter, which happens to any such program
         printed.append(re.findall(r"\.\d{6}", run.ok().printed))  # the ranks' lines run into each other
     assert sorted(printed[0]) == sorted(printed[1]) and len({*printed[0]}) > 1
 
