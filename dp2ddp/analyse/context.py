@@ -896,15 +896,13 @@ def _common(begun: list[Call]) -> Call | None:
     """One call for several that begin a loader in different branches, where only what they draw differs."""
     if len(begun) < 2:
         return begun[0] if begun else None
-    first, *others = (
+    kept = [
         {it.arg: it for it in call.node.keywords if it.arg not in ("shuffle", *SAMPLER_ARGUMENTS)}
         for call in begun
-    )
-    same = {name: ast.unparse(it.value) for name, it in first.items()}
-    if any(call.node.args for call in begun) or any(
-        {name: ast.unparse(it.value) for name, it in other.items()} != same for other in others
-    ):
+    ]
+    first, *others = ({name: ast.unparse(it.value) for name, it in one.items()} for one in kept)
+    if any(call.node.args for call in begun) or any(it != first for it in others):
         return None
     node = copy.copy(begun[0].node)
-    node.keywords = [*first.values()]
+    node.keywords = [*kept[0].values()]
     return Call(node, begun[0].scope, begun[0].callees)

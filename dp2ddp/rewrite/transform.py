@@ -188,7 +188,9 @@ class Transformer(cst.CSTTransformer):
             updated, lost = edit_arguments(updated, edits, self._expression_of)
             self._rescue(lost)
         self.bare[original] = self.full[original] = updated
-        for edit in self.replace.get(original, ()):
+        if original not in self.replace:
+            return updated
+        for edit in self.replace[original]:
             kept = [self.index[hole] for hole in edit.holes.values() if isinstance(hole, Anchor)]
             if edits and original not in kept:
                 raise RewriteError(
@@ -202,8 +204,6 @@ class Transformer(cst.CSTTransformer):
             self.full[original] = as_laid_out(made, updated)
             if self.full[original] is made:
                 self._rescue(comment for comment in comments(original) if comment not in saved)
-        if original not in self.replace:
-            return updated
         return self._place(original, self.full[original])
 
     def _expression_of(self, edit: Replace | SetArgument) -> cst.BaseExpression:
