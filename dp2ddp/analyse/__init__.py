@@ -169,9 +169,10 @@ def _view(linked: Linked, looks: Looks) -> _View:
     context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
     if looks.joining:
         sites = joints.find(context, batch_loops, looks.joining, looks.needless)
-        context = joints.looked_at(context, sites) if sites else context
-        batch_loops = loops.batch_loops(context) if sites else batch_loops
-        context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
+        if sites:
+            context = joints.looked_at(context, sites)
+            batch_loops = loops.batch_loops(context)
+            context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
         context.joined = joints.rounds(context, batch_loops)
     return _View(apart.spelled, apart.whole, context, batch_loops)
 
@@ -242,7 +243,8 @@ def analyse(
     early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     alone = evaluations.undivided(context, batch_loops, evaluated)
-    loading = loaders.loading(context, loops.drawn_together(context, batch_loops, acts), alone)
+    drawn = loops.drawn_anywhere(context, batch_loops)
+    loading = loaders.loading(context, loops.drawn_together(context, batch_loops, acts, drawn), alone)
     waits = rereads.collect(context, whole, acts)
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts, waits))
     replaced, stays = apex.collect(context, whole)
@@ -258,7 +260,7 @@ def analyse(
         bare=tuple(trained.values()),
         loaders=made,
         loading=loading,
-        workers=loaders.workers(context, loops.drawn_anywhere(context, batch_loops), loading),
+        workers=loaders.workers(context, drawn, loading),
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
         gathers=judged.gathers,

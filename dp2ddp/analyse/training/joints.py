@@ -17,7 +17,6 @@ from pathlib import Path
 
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.devices import MOVES
-from dp2ddp.analyse.api.iteration import NEXT_METHODS
 from dp2ddp.analyse.api.layers import GRAD
 from dp2ddp.analyse.api.tensors import OF_GRADIENTS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, Rounds, disables_gradients, is_inserted
@@ -31,7 +30,7 @@ from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import Signature
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
-from dp2ddp.analyse.training.loops import BatchLoop, is_of_round
+from dp2ddp.analyse.training.loops import BatchLoop, is_of_round, takes_next
 from dp2ddp.analyse.views import View, insert, insert_imports
 from dp2ddp.facts import SHARDED_ONLY, Joint, Obstacle
 from dp2ddp.plan import Anchor
@@ -342,10 +341,7 @@ class _Round:
     def _takes_batch(self, node: ast.AST) -> bool:
         if isinstance(node, ast.For | ast.comprehension):
             return id(node) in self._over_batches
-        if not isinstance(node, ast.Call):
-            return False
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return method in NEXT_METHODS or "builtins.next" in self.program.names_of(node)
+        return isinstance(node, ast.Call) and takes_next(self.context, node)
 
     def _asks_for_gradients(self, node: ast.AST) -> bool:
         """Whether something asks for gradients by what is fed to a model: these are of all samples, or of a part."""

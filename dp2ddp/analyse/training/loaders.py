@@ -16,7 +16,7 @@ from dp2ddp.analyse.api.iteration import (
     SAYS_OF_BATCHES,
 )
 from dp2ddp.analyse.api.naming import LOADER
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow.kinds import Kind
 from dp2ddp.analyse.dataflow.samples.follower import Samples
 from dp2ddp.analyse.processes.branches import is_shared
@@ -140,12 +140,12 @@ def loading(context: Context, drawn: set[int], undivided: set[int]) -> tuple[Loa
 
 def _is_in_order(context: Context, call: Call) -> bool:
     """Whether a loader hands out samples in the order of the data set: in that, all ranks agree."""
-    given = {name: given_for(context, call, name) for name in ("shuffle", *SAMPLER_ARGUMENTS)}
-    values = (it for found in given.values() for it in found)
+    values = (it for name in ("shuffle", *SAMPLER_ARGUMENTS) for it in given_for(context, call, name))
     plain = all(_is_none(context, it) or (isinstance(it, ast.Constant) and not it.value) for it in values)
     return plain and not hides_arguments(context, call)
 
 
+@once
 def _behind_own(context: Context) -> set[int]:
     """The loaders that batches come from which the program hands out itself."""
     program, found = context.program, {*context.whole_loaders}

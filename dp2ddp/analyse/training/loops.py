@@ -25,7 +25,7 @@ from dp2ddp.analyse.api.tensors import (
     REPEATS,
     VARIABLE,
 )
-from dp2ddp.analyse.context import LOOPS, Context, is_copy, is_inserted
+from dp2ddp.analyse.context import LOOPS, Context, is_copy, is_inserted, once
 from dp2ddp.analyse.dataflow.forwards import modes_before
 from dp2ddp.analyse.dataflow.losses import is_any_loss
 from dp2ddp.analyse.processes.conditions import assigned, counts_gpus, is_call_of
@@ -250,18 +250,22 @@ def evaluated_apart(context: Context, loops: list[BatchLoop]) -> frozenset[int]:
     """
     program = context.program
     found, others = set[int](), set[int]()
-    of_loaders = {id(it.node) for it in loops if not it.trains}
+    forwards = {id(it.node) for it in program.calls if context.is_wrapped(it.callees)}
+    elsewhere = {id(it.node) for it in loops if not it.trains} | set(map(id, context.backwards))
     for loop in loops:
         if loop.trains and isinstance(loop.node, ast.For | ast.While):
-            calls = {id(it): it for it in map(program.nodes.get, loop.runs) if isinstance(it, ast.Call)}
+            calls = (it for it in map(program.nodes.get, loop.runs) if isinstance(it, ast.Call))
+            entering = {id(it): it for it in calls if program.called_scopes(it)}
             apart = {
                 key
-                for key, it in calls.items()
-                if not context.runs_one_of(it, of_loaders) and _is_evaluation(context, loop, it)
+                for key, it in entering.items()
+                if key not in forwards
+                and context.runs_one_of(it, forwards)
+                and not context.runs_one_of(it, elsewhere)
+                and _is_given_no_batch(context, loop, it)
             }
-            entered = {key for key, it in calls.items() if program.called_scopes(it)}
             found |= apart
-            others |= entered - apart
+            others |= entering.keys() - apart
     nodes = program.nodes
     while found:
         inside = {scope for key in found if key in nodes for scope in program.called_scopes(nodes[key])}
@@ -273,16 +277,9 @@ def evaluated_apart(context: Context, loops: list[BatchLoop]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _is_evaluation(context: Context, loop: BatchLoop, call: ast.Call) -> bool:
-    """Whether a call runs a wrapped model in a function, trains nothing, and is given nothing of the batch."""
-    program = context.program
-    found = program.call(call)
-    if found is None or context.is_wrapped(found.callees) or not program.called_scopes(call):
-        return False
-    runs = context.runs(call)
-    forwards = {id(it.node) for it in program.calls if context.is_wrapped(it.callees)}
-    if not runs & forwards or any(id(it) in runs for it in context.backwards):
-        return False
+def _is_given_no_batch(context: Context, loop: BatchLoop, call: ast.Call) -> bool:
+    """Whether what a call runs takes no batch of a loop, is given nothing of one, and finds none that is kept."""
+    program, runs = context.program, context.runs(call)
     if any(_takes_from(context, loop, it) for it in runs):
         return False
     used = list(_used_by(context, call))
@@ -293,10 +290,10 @@ def _is_evaluation(context: Context, loop: BatchLoop, call: ast.Call) -> bool:
         kept = _kept(node)
         if isinstance(kept, ast.Name):
             outside = is_outside_name(program.values(kept))  # a module, of which a function is called
-            found = not outside and not held.isdisjoint(_definitions(context, kept))
+            is_found = not outside and not held.isdisjoint(_definitions(context, kept))
         else:
-            found = kept in read
-        if found and not _is_plain_kept(context, loop, node):
+            is_found = kept in read
+        if is_found and not _is_plain_kept(context, loop, node):
             return False
     return all(_is_of_no_batch(context, loop, it) for it in used)
 
@@ -395,11 +392,13 @@ def _takes_from(context: Context, loop: BatchLoop, key: int) -> bool:
     match node := program.nodes.get(key):
         case ast.For(iter=source) | ast.comprehension(iter=source) | ast.YieldFrom(value=source):
             return bool(context.made(context.iterated(program.values(source)), LOADER) & loop.loaders)
-        case ast.Call(func=ast.Attribute(attr=method)) if method in NEXT_METHODS:
-            return True
-        case ast.Call():
-            return "builtins.next" in program.names_of(node)
-    return False
+    return isinstance(node, ast.Call) and takes_next(context, node)
+
+
+def takes_next(context: Context, call: ast.Call) -> bool:
+    """Whether a call takes the next of what something hands out: ``next(batches)``, ``batches.next()``."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return method in NEXT_METHODS or "builtins.next" in context.program.names_of(call)
 
 
 def _copies(context: Context, node: ast.AST) -> bool:
@@ -485,9 +484,11 @@ def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set
     return list(dict.fromkeys(draw for loop in waiting for draw in loop.draws)), dealt
 
 
-def drawn_together(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:
-    """The loaders from which all processes draw, in loops or by hand, and nowhere the main process alone."""
-    return (drawn_anywhere(context, loops) | context.whole_loaders) - drawn_alone(context, loops, effects)
+def drawn_together(
+    context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...], drawn: set[int]
+) -> set[int]:
+    """The loaders from which all processes draw, of those that something has ``drawn`` from: not the main one alone."""
+    return (drawn | context.whole_loaders) - drawn_alone(context, loops, effects)
 
 
 def drawn_anywhere(context: Context, loops: list[BatchLoop]) -> set[int]:
@@ -496,6 +497,7 @@ def drawn_anywhere(context: Context, loops: list[BatchLoop]) -> set[int]:
     return sites.union(*(_drawn_by(context, it) for it in _by_hand(context, [])))
 
 
+@once
 def _yielded(context: Context) -> dict[int, set[int]]:
     """The loaders whose batches generators hand on as they are, ``yield from loader``, by the node that does so."""
     program = context.program
