@@ -476,9 +476,11 @@ def slow():
     time.sleep(0.5 * (os.environ.get("LAB_RANK", "0") != "0"))
 """
 CHANGING = """\
+import glob
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -591,6 +593,77 @@ CHANGED = {
     slow()
     assert Path("rows.txt").read_text().startswith("1.0")
     Path("rows.txt").unlink()
+""",
+    ),
+    "copied to a place of its own": (
+        PARTS,
+        """\
+    folder = "parts"
+    with tempfile.TemporaryDirectory() as own:
+        slow()
+        shutil.copy(os.path.join(folder, "2.pt"), own)
+        assert torch.load(os.path.join(own, "2.pt")) == 2
+    shutil.rmtree(folder)
+""",
+    ),
+    "copied as a folder": (
+        PARTS,
+        """\
+    with tempfile.TemporaryDirectory() as own:
+        slow()
+        shutil.copytree("parts", os.path.join(own, "parts"))
+        assert len(os.listdir(os.path.join(own, "parts"))) == 3
+    os.remove("parts/1.pt")
+""",
+    ),
+    "listed": (
+        PARTS,
+        """\
+    folder = "parts"
+    slow()
+    total = sum(torch.load(os.path.join(folder, it)) for it in os.listdir(folder))
+    assert total == 3, total
+    os.unlink(os.path.join(folder, "2.pt"))
+""",
+    ),
+    "only listed": (
+        PARTS,
+        """\
+    slow()
+    count = len(glob.glob("parts/*.pt"))
+    assert count == 3, count
+    shutil.move("parts/2.pt", "others.pt")
+""",
+    ),
+    "all in a folder": (
+        PARTS,
+        """\
+    folder = "parts"
+    slow()
+    last = torch.load(os.path.join(folder, "2.pt"))
+    for name in os.listdir(folder):
+        os.remove(os.path.join(folder, name))
+    assert last == 2
+""",
+    ),
+    "all of a pattern": (
+        PARTS,
+        """\
+    slow()
+    last = torch.load("parts/2.pt")
+    for name in glob.glob("parts/*"):
+        os.remove(name)
+    assert last == 2
+""",
+    ),
+    "moved by pathlib": (
+        PARTS,
+        """\
+    folder = "parts"
+    slow()
+    last = torch.load(os.path.join(folder, "2.pt"))
+    Path(folder).rename("others")
+    assert last == 2
 """,
     ),
 }
@@ -1065,6 +1138,8 @@ def test_nobody_waits_for_files_of_other_kinds_and_folders(tmp_path: Path, use: 
         "the same, in which something is put much later": '    print(open("log.txt").read())\n    args.log = open("log.txt", "a")\n',
         "where it is not there": "    try:\n        return torch.load('rows.pt')\n    except OSError:\n        pass\n"
         "    torch.save(1, 'rows.pt')\n",
+        "listed for nobody else": '    old = glob.glob("parts/*.pt")\n    for name in old:\n'
+        "        if os.path.exists(name):\n            os.remove(name)\n",
         "on the main process only": '    json.dump([*json.load(open("history.json")), 1], open("history.json", "w"))\n',
     }.values(),
 )
@@ -1794,6 +1869,7 @@ import shutil
 import tempfile
 
 from late import late
+from slow import slow
 
 
 def use():
@@ -1805,6 +1881,7 @@ def use():
     with open(os.path.join(scratch, "rows.json"), "w") as file:
         json.dump(list(range(40)), file)
     with tempfile.TemporaryDirectory() as own:
+        slow()
         shutil.copy(os.path.join(scratch, "rows.json"), own)
         rows = json.load(open(os.path.join(own, "rows.json")))
     shutil.rmtree(scratch)
@@ -1814,7 +1891,14 @@ def use():
 
 def test_the_folder_of_temporary_files_is_one_for_all(lab: Lab, tmp_path: Path) -> None:
     """What a process makes there by a name of its own is its own; by one that all have it is everybody's."""
-    script = converted(tmp_path, {"late.py": LATE, "stage.py": IN_TEMPORARY, "run.py": USE})
+    slow = SLOW.replace("LAB_RANK", "RANK")  # the ranks are started by the program itself
+    texts = {
+        "late.py": LATE.replace("LAB_RANK", "RANK"),
+        "slow.py": slow,
+        "stage.py": IN_TEMPORARY,
+        "run.py": USE,
+    }
+    script = converted(tmp_path, texts)
     env = {"TMPDIR": str(lab.place("temporary"))}
     done = lab.run(script, processes=2, folder=tmp_path, recorded=False, launcher="plain", env=env).ok()
     assert set(done.printed.splitlines()) == {"40"}

@@ -143,6 +143,10 @@ GIVES_PATH = frozenset("""
     """.split())
 # What makes a path of parts.
 JOINS_PATHS = frozenset({"os.path.join", "pathlib.Path"})
+# What makes of one path another form of it.
+SAME_PATH = frozenset(
+    "pathlib.Path os.fspath os.path.join os.path.abspath os.path.normpath builtins.str".split()
+)
 # How those are written at the end.
 JOINS_PATHS_AS = ("path.join", "Path")
 # What makes a part of a path of others, by the beginning of its name; and what of these hands out something else.
@@ -279,6 +283,8 @@ FILE_PATHS = {
 BETWEEN_PATHS = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
 # Those that leave the first place as it is.
 COPIES_FILES = ("shutil.copy",)
+# What copies all that is in a folder.
+COPIES_FOLDERS = frozenset({"shutil.copytree"})
 # What runs a command that may write a file which it is told.
 RUNS_COMMANDS = frozenset("""
     os.system subprocess.run subprocess.call subprocess.check_call

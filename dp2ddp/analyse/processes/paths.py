@@ -18,6 +18,7 @@ from dp2ddp.analyse.api.files import (
     LISTS_PATHS,
     OPENED_PATHS,
     PATH_ARGUMENTS,
+    SAME_PATH,
     WRITERS,
     WRITING_DATA,
 )
@@ -74,7 +75,12 @@ def _common(one: frozenset[str], other: frozenset[str]) -> Iterator[str]:
 
 def read(context: Context, call: Call) -> File:
     """The file that a call reads, or moves: the path that it is given first, or is a method of."""
-    return file(context, call.node.args[:1] if _goes_between(call) else given(call))
+    return file(context, taken(call))
+
+
+def taken(call: Call) -> list[ast.expr]:
+    """The path of what a call reads, moves or takes away: what it is given first, or is a method of."""
+    return call.node.args[:1] if _goes_between(call) else given(call)
 
 
 def given(call: Call) -> list[ast.expr]:
@@ -144,7 +150,11 @@ def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
             return unknown.union(*(spelled(context, it, depth + 1) for it in known))
     elif isinstance(node, ast.Call):
         call = context.program.call(node)
-        found = given(call) if call is not None and call.names & OPENED_PATHS.keys() else []
+        names = call.names if call is not None else set()
+        if call is not None and names & OPENED_PATHS.keys():
+            found = given(call)
+        elif names & SAME_PATH and len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
+            found = node.args
     if depth > 8 or not found:
         return frozenset([ast.unparse(node)])
     return frozenset().union(*(spelled(context, it, depth + 1) for it in found))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Container, Iterable, Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.api.downloads import UNPACKS
 from dp2ddp.analyse.api.files import (
     COPIES_FILES,
+    COPIES_FOLDERS,
     FOLDER_SETS,
     LISTS_FOLDER,
     LISTS_PATHS,
@@ -59,6 +60,8 @@ from dp2ddp.plan import elsewhere
 MOST_PLACES = 3
 """How many places wait for one that reads; where it is come to from more, it waits itself."""
 _LISTS = LISTS_FOLDER | WALKS_FOLDERS | FOLDER_SETS
+_READS_FOLDERS = (_LISTS - LISTS_PATHS) | COPIES_FOLDERS
+"""What reads all that is in the folder that it is given."""
 _MAKERS = MAKES_EMPTY | WRITERS
 """What makes folders, or empty files, which matter only to what lists the folder."""
 _WRITING = "what rank 0 may still be writing"
@@ -134,12 +137,14 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     looking = {
         id(it.node): _reading(context, it)
         for it in program.calls
-        if (id(it.node) in reading or it.names & (_LISTS | READS_PICTURES))
+        if (
+            id(it.node) in reading
+            or (it.names & (_LISTS | READS_PICTURES) and not in_own_folder(context, it))
+        )
         and not is_waited_for(it.node)
         and context.runs_in_training(it.node)
         and not in_worker(context, it.node)
         and _come_together(context, it.node, guards)
-        and not in_own_folder(context, it)
         and not _is_for_main(context, it, guards)
     }
     written = [*opened.values(), *saved.values()]
@@ -161,7 +166,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         and not in_own_folder(context, it)
     }
     handed_on = {
-        id(it.node): _Access(it, file, frozenset())
+        id(it.node): _Access(it, file, frozenset(), tuple(paths.given(it)))
         for it in program.calls
         if id(it.node) not in {**looking, **reading}
         and context.runs_in_training(it.node)
@@ -239,11 +244,12 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
 
 @dataclass(frozen=True)
 class _Access:
-    """A call that reads or writes: the file, and the folders that this is in, as they are spelled."""
+    """A call that reads or writes: the file, the folders that this is in, as they are spelled, and what names it."""
 
     call: Call
     file: paths.File
     folders: frozenset[str]
+    given: tuple[ast.expr, ...]
 
 
 def _reads_shared(context: Context, call: Call) -> bool:
@@ -256,17 +262,26 @@ def _reads_shared(context: Context, call: Call) -> bool:
 
 def _reading(context: Context, call: Call) -> _Access:
     copies = any(it.startswith(COPIES_FILES) for it in call.names)
-    file, given = paths.read(context, call), call.node.args[:1] if copies else paths.given(call)
-    folders = frozenset[str]().union(*(around(context, it) for it in given))
-    if call.names & _LISTS and not call.names & LISTS_PATHS:  # all that is in it
-        return _Access(call, paths.File(None, file.spelled), folders | file.spelled)
-    return _Access(call, file, folders)
+    found = _access(context, call, call.node.args[:1] if copies else paths.given(call))
+    if call.names & _READS_FOLDERS:  # all that is in it
+        return replace(
+            found, file=paths.File(None, found.file.spelled), folders=found.folders | found.file.spelled
+        )
+    return found
 
 
 def _writing(context: Context, call: Call) -> _Access:
-    given = paths.given(call)
-    file = paths.file(context, given)
-    return _Access(call, file, frozenset[str]().union(*(around(context, it) for it in given)))
+    return _access(context, call, paths.given(call))
+
+
+def _taking(context: Context, call: Call) -> _Access:
+    """What a call takes away: what it moves, not the place where it moves that."""
+    return _access(context, call, paths.taken(call))
+
+
+def _access(context: Context, call: Call, given: list[ast.expr]) -> _Access:
+    folders = frozenset[str]().union(*(around(context, it) for it in given))
+    return _Access(call, paths.file(context, given), folders, tuple(given))
 
 
 def _left_beside(context: Context, is_first: Callable[[ast.AST], bool]) -> dict[int, _Access]:
@@ -427,7 +442,7 @@ def _may_read(context: Context, read: _Access, written: _Access) -> bool:
         return True
     loads = read.call.names & LOADS
     readable = not loads or any(_can_read(it, written.call) for it in loads)
-    if read.call.names & READS_PICTURES:
+    if read.call.names & READS_PICTURES and not written.call.names & REMOVES:
         readable = leaves_picture(context, written.call)
     if not readable or not paths.may_be_same(read.file, written.file):
         return False
@@ -443,7 +458,7 @@ def _needs(read: _Access, made: _Access) -> bool:
 
 
 def _ends(context: Context, access: _Access, folder: str) -> frozenset[str]:
-    return frozenset().union(*(ends_after(context, it, folder) for it in paths.given(access.call)))
+    return frozenset().union(*(ends_after(context, it, folder) for it in access.given))
 
 
 def _come_together(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
@@ -462,7 +477,24 @@ def _is_for_main(context: Context, call: Call, guards: list[Effect]) -> bool:
         for it in ast.walk(program.file(target).tree)
         if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Load) and target in program.definitions(it)
     ]
-    return isinstance(target, ast.Name) and bool(uses) and all(covered(context, it, guards) for it in uses)
+    return isinstance(target, ast.Name) and bool(uses) and all(_uses_main(context, it, guards) for it in uses)
+
+
+def _uses_main(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
+    """Whether only the main process does anything by a value here: also as what a loop goes through for that."""
+    if covered(context, node, guards):
+        return True
+    loop = context.program.statement(node)
+    return (
+        isinstance(loop, ast.For)
+        and not loop.orelse
+        and any(it is node for it in ast.walk(loop.iter))
+        and all(
+            covered(context, part, guards)
+            or (isinstance(part, ast.If) and not part.orelse and covered(context, part.test, guards))
+            for part in loop.body
+        )
+    )
 
 
 def _shown(context: Context, call: Call, statement: ast.stmt) -> str:
@@ -499,14 +531,16 @@ def _spoils(context: Context, call: Call) -> bool:
 
 
 def _spoiled(context: Context, call: Call, reading: dict[int, _Access], leading: Set[int]) -> set[int]:
-    """The calls that read what another one writes or takes away.
+    """The calls that read what another one writes or takes away, or list a folder that this is taken from.
 
     Or that list a folder which it changes, where what all read depends on the listing (``leading``).
     """
     files, gone, own = [paths.written(context, call)], frozenset[str](), _writing(context, call)
+    taken = list[_Access]()
     if call.names & REMOVES:
         files.append(paths.read(context, call))
         gone = files[0].spelled | files[1].spelled
+        taken.append(_taking(context, call))
     elif commands.removes(context, call):
         files.append(commands.told(context, call))
         gone = files[1].spelled
@@ -514,7 +548,8 @@ def _spoiled(context: Context, call: Call, reading: dict[int, _Access], leading:
         key
         for key, access in reading.items()
         if any(paths.are_same(access.file, it) for it in files)
-        or any(gone & with_folders(context, it) for it in paths.given(access.call))
+        or any(gone & with_folders(context, it) for it in access.given)
+        or any(_may_read(context, access, it) for it in taken)
         or (key in leading and _may_read(context, access, own))
     }
 
