@@ -1140,6 +1140,8 @@ def test_nobody_waits_for_files_of_other_kinds_and_folders(tmp_path: Path, use: 
         "    torch.save(1, 'rows.pt')\n",
         "listed for nobody else": '    old = glob.glob("parts/*.pt")\n    for name in old:\n'
         "        if os.path.exists(name):\n            os.remove(name)\n",
+        "in a folder beside": '    print(os.listdir("out/rows"))\n    for name in glob.glob("out/best_*.pt"):\n'
+        "        os.remove(name)\n",
         "on the main process only": '    json.dump([*json.load(open("history.json")), 1], open("history.json", "w"))\n',
     }.values(),
 )
@@ -2021,3 +2023,76 @@ def test_what_others_write_and_read_is_there(lab: Lab, tmp_path: Path, stage: st
     script = converted(tmp_path, {"late.py": LATE, "stage.py": stage, "run.py": USE})
     done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
     assert set(done.printed.splitlines()) == {"40"}
+
+
+# Ways in which the name of a folder comes to where it is read.
+ROWS_OF = """\
+import functools
+import os
+from types import SimpleNamespace
+
+import numpy as np
+
+from late import late
+
+
+def rows(folder):
+    return sum(float(open(os.path.join(folder, it)).read()) for it in os.listdir(folder))
+
+
+def run(count, given):
+    return count(given)
+
+
+def both(first, second):
+    return rows(second)
+
+
+class Kept:
+    def __init__(self, folder):
+        self.place = folder
+
+    def rows(self):
+        return sum(float(open(os.path.join(self.place, it)).read()) for it in os.listdir(self.place))
+
+
+def use():
+    folder = os.path.join("out", "rows")
+    os.makedirs(folder, exist_ok=True)
+    late()
+    for row in range(40):
+        np.savetxt(os.path.join(folder, f"{row}.txt"), np.ones(1))
+"""
+TAKE = "    def take(given):\n        return rows(given['b'])\n\n"
+HANDED = {
+    "a function that is given": "    return run(rows, folder)\n",
+    "a dict": f"{TAKE}    return take({{'a': 'x', 'b': folder}})\n",
+    "a dict that is called": f"{TAKE}    return take(dict(b=folder))\n",
+    "a dict that is filled": f"{TAKE}    places = {{}}\n    places['b'] = folder\n    return take(places)\n",
+    "a dict that is updated": f"{TAKE}    places = {{}}\n    places.update(b=folder)\n    return take(places)\n",
+    "a dict that is updated by another": f"{TAKE}    places = {{}}\n    places.update({{'b': folder}})\n"
+    "    return take(places)\n",
+    "a dict that is asked": "    def take(given):\n        return rows(given.get('b'))\n\n    return take({'b': folder})\n",
+    "keywords": "    def take(**given):\n        return rows(given['b'])\n\n    return take(b=folder)\n",
+    "a dict and a function": "    def take(given, count):\n        return count(given['a'], given['b'])\n\n"
+    "    return take({'a': 'x', 'b': folder}, both)\n",
+    "a list": "    def take(given):\n        return rows(given[1])\n\n    return take(['x', folder])\n",
+    "a pair": "    def take(given):\n        first, second = given\n        return rows(second)\n\n"
+    "    return take(('x', folder))\n",
+    "an object": "    return Kept(folder).rows()\n",
+    "an object of names": "    def take(given):\n        return rows(given.b)\n\n    return take(SimpleNamespace(b=folder))\n",
+    "what is returned": "    def made():\n        return {'b': folder}\n\n    return rows(made()['b'])\n",
+}
+
+
+@pytest.mark.parametrize("name", HANDED)
+def test_all_wait_for_a_folder_however_its_name_comes_to_what_reads_it(tmp_path: Path, name: str) -> None:
+    converted(tmp_path, {"late.py": LATE, "stage.py": ROWS_OF + HANDED[name], "run.py": USE})
+    assert (tmp_path / "stage.py").read_text().count("ddp.barrier()") == 1
+
+
+@pytest.mark.parametrize("name", ["a dict and a function", "an object"])
+def test_what_is_read_of_such_a_folder_is_all_there(lab: Lab, tmp_path: Path, name: str) -> None:
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": ROWS_OF + HANDED[name], "run.py": USE})
+    done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert set(done.printed.splitlines()) == {"40.0"}

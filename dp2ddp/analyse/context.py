@@ -508,6 +508,15 @@ class Context:
         return found
 
     @cached_property
+    def entry_updates(self) -> list[ast.Call]:
+        """The calls by which dicts are given entries by their names: ``config.update(path=folder)``."""
+        return [
+            it.node
+            for it in self.program.calls
+            if isinstance(it.node.func, ast.Attribute) and it.node.func.attr == "update"
+        ]
+
+    @cached_property
     def device_tests(self) -> set[str]:
         """Conditions that choose between ``"cuda"`` and ``"cpu"``, or stand round ``.cuda()``."""
         found = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.analyse.api.containers import SETTING_METHODS
+from dp2ddp.analyse.api.containers import KEYED, SETTING_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICES
 from dp2ddp.analyse.api.inspection import ASKS_OPTIONS, TYPE_QUESTIONS
 from dp2ddp.analyse.api.options import OPTIONS
@@ -332,10 +332,64 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
         found.append(value)
     if not found and isinstance(node, ast.Attribute):
         # `args.cuda = …` on a parser's namespace, wherever it was set.
-        for target, statement in context.attribute_assignments.get(node.attr, ()):
-            if len(statement.targets) == 1 and program.values(target.value) & program.values(node.value):
-                found.append(statement.value)
+        found += _attributes(context, node.value, node.attr)
     return found
+
+
+def held_as(context: Context, node: ast.expr) -> list[ast.expr]:
+    """What is stored as an attribute, or under a key of a dict or list, as far as that is written out."""
+    match node:
+        case ast.Attribute(value=owner, attr=name) if not context.program.definitions(node):
+            return [*dict.fromkeys((*_attributes(context, owner, name), *entries(context, owner, name)))]
+        case ast.Subscript(value=held, slice=ast.Constant(value=key)):
+            return [*dict.fromkeys(entries(context, held, key))]
+        case ast.Call(func=ast.Attribute(value=held, attr=method), args=[ast.Constant(value=key), *_]):
+            return [*dict.fromkeys(entries(context, held, key))] if method in KEYED else []
+    return []
+
+
+def _attributes(context: Context, owner: ast.expr, name: str) -> Iterator[ast.expr]:
+    """What is assigned to an attribute of an object, wherever that is."""
+    values = context.program.values(owner)
+    for target, statement in context.attribute_assignments.get(name, ()):
+        if len(statement.targets) == 1 and context.program.values(target.value) & values:
+            yield statement.value
+
+
+def entries(context: Context, held: ast.expr, key: object) -> Iterator[ast.expr]:
+    """What is stored under a key of a dict, or at a place of a list, and nothing else that it holds."""
+    program = context.program
+    values = program.values(held)
+    for target, statement in context.entry_assignments.get(key, ()):
+        if program.values(target.value) & values:
+            yield statement.value
+    for call in context.entry_updates:
+        if program.values(call.func.value) & values:  # type: ignore[attr-defined]
+            yield from _written_under(call, key)
+            for given in call.args[:1]:
+                yield from _written_under(given, key)
+    for value in values:
+        made = program.nodes.get(value.site) if isinstance(value, Coll | Made) else None
+        if isinstance(made, ast.arg):  # `**given`
+            calls = context.callers.get(program.scope(made).index, ())
+            yield from (it for call in calls for it in _written_under(call, key))
+        else:
+            yield from _written_under(made, key)
+
+
+def _written_under(node: ast.AST | None, key: object) -> Iterator[ast.expr]:
+    """What stands under a key, or at a place, in a dict, list or call as it is written."""
+    match node:
+        case ast.Dict(keys=keys, values=parts):
+            named = zip(keys, parts, strict=True)
+            yield from (it for name, it in named if isinstance(name, ast.Constant) and name.value == key)
+        case ast.Call(keywords=keywords):
+            yield from (it.value for it in keywords if it.arg == key)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) if type(key) is int and -len(parts) <= key < len(
+            parts
+        ):
+            if not any(isinstance(it, ast.Starred) for it in parts):
+                yield parts[key]
 
 
 def leaves_before(context: Context, statement: ast.stmt) -> list[ast.If]:

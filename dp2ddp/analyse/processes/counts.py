@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.devices import COUNT
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.processes.conditions import counts_gpus, returned
+from dp2ddp.analyse.processes.conditions import counts_gpus, entries, returned
 from dp2ddp.analyse.processes.origins import Origin, Origins
 from dp2ddp.analyse.program.calls import handed
-from dp2ddp.analyse.program.values import Coll, Made
+from dp2ddp.analyse.program.values import Made
 
 
 def made_of_count(context: Context, nodes: Iterable[ast.AST]) -> ast.expr | None:
@@ -46,25 +46,9 @@ class _Counts(Origins):
             case ast.IfExp(test=test, body=body, orelse=other):
                 yield from (test, body, other)
             case ast.Subscript(value=held, slice=ast.Constant(value=key)):
-                yield from self._entries(held, key)
+                yield from entries(self.context, held, key)
             case _:
                 yield from super()._behind(node)
-
-    def _entries(self, held: ast.expr, key: object) -> Iterator[ast.expr]:
-        """What is stored under a key of a dict, and nothing else that it holds."""
-        values = self.program.values(held)
-        for target, statement in self.context.entry_assignments.get(key, ()):
-            if self.program.values(target.value) & values:
-                yield statement.value
-        for made in (self.program.nodes.get(it.site) for it in values if isinstance(it, Coll)):
-            match made:
-                case ast.Dict(keys=keys, values=parts):
-                    named = zip(keys, parts, strict=True)
-                    yield from (
-                        it for name, it in named if isinstance(name, ast.Constant) and name.value == key
-                    )
-                case ast.Call(keywords=keywords):
-                    yield from (it.value for it in keywords if it.arg == key)
 
     def _call(self, node: ast.Call) -> Iterator[ast.expr]:
         call = self.program.call(node)

@@ -21,7 +21,7 @@ from dp2ddp.analyse.api.files import (
 )
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import paths
-from dp2ddp.analyse.processes.conditions import returned
+from dp2ddp.analyse.processes.conditions import held_as, returned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.texts import ANY
@@ -69,12 +69,16 @@ def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
         case ast.NamedExpr(value=inner):
             return [inner]
         case ast.Call():
-            return returned(context, node) or _first_part(node, context.program.call(node))
+            return (
+                returned(context, node)
+                or held_as(context, node)
+                or _first_part(node, context.program.call(node))
+            )
         case ast.Name() | ast.Attribute() if found := context.program.definitions(node):
             sources = [source for it in found for source in given_to(context, it)]
-            return [it for it in sources if not (isinstance(it, ast.Constant) and it.value is None)]
+            return [it for it in sources if not paths.is_nothing(it)]
         case ast.Attribute(value=inner) | ast.Subscript(value=inner):
-            return [inner]
+            return [it for it in held_as(context, node) if not paths.is_nothing(it)] or [inner]
         case ast.BinOp(op=ast.Mod(), right=right):
             return right.elts[:1] if isinstance(right, ast.Tuple) else [right]
         case ast.BinOp(left=left):
@@ -100,7 +104,9 @@ def around(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     What a program's own files are in, and the user's, says nothing of it.
     """
     if depth > 8 or (
-        isinstance(node, ast.Attribute | ast.Subscript) and not context.program.definitions(node)
+        isinstance(node, ast.Attribute | ast.Subscript)
+        and not context.program.definitions(node)
+        and not held_as(context, node)
     ):
         return frozenset()
     begins = _begins(context, node)
@@ -120,21 +126,35 @@ def ends_after(context: Context, node: ast.expr, folder: str, depth: int = 0) ->
     if folder in paths.spelled(context, node):
         return frozenset([""])
     parts: list[ast.expr] = []
+    between = ""
     match node:
-        case ast.Name() if definitions := context.program.definitions(node):
+        case ast.Name() | ast.Attribute() if definitions := context.program.definitions(node):
             sources = [it for definition in definitions for it in given_to(context, definition)]
             return frozenset().union(*(ends_after(context, it, folder, depth + 1) for it in sources))
+        case ast.Attribute() | ast.Subscript() if held := held_as(context, node):
+            return frozenset().union(*(ends_after(context, it, folder, depth + 1) for it in held))
+        case ast.FormattedValue(value=inner):
+            return ends_after(context, inner, folder, depth + 1)
+        case ast.Constant(value=str(text)):
+            before = next((it for it in _leading(text) if repr(it) == folder), None)
+            return frozenset([ANY if before is None else text[len(before) :].lstrip("/")])
+        case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str(text))):
+            known = ends_after(context, ast.Constant(text.partition("%")[0]), folder, depth + 1)
+            return frozenset(f"{it}{ANY}" for it in known)
         case ast.Call(args=[_, *_] as given) if not returned(context, node):
             call = context.program.call(node)
             parts = given if call is not None and call.names & JOINS_PATHS else []
-        case ast.BinOp(left=left, op=ast.Add() | ast.Div(), right=right):
+            between = "/"
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            parts, between = [left, right], "/"
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
             parts = [left, right]
         case ast.JoinedStr(values=values):
             parts = values
     if not parts:
         return frozenset([ANY])
-    rest = "/".join(it.value if _is_text(it) else ANY for it in parts[1:])  # type: ignore[attr-defined]
-    return frozenset(f"{it}/{rest}" for it in ends_after(context, parts[0], folder, depth + 1))
+    rest = between.join(it.value if _is_text(it) else ANY for it in parts[1:])  # type: ignore[attr-defined]
+    return frozenset(f"{it}{between}{rest}" for it in ends_after(context, parts[0], folder, depth + 1))
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -166,12 +186,15 @@ def _text_folders(node: ast.expr) -> frozenset[str]:
     """The folders that a text begins with, as they would be spelled: ``'a'`` and ``'a/b'`` of ``f"a/b/{name}"``."""
     match node:
         case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
-            parts = text.split("/")
-            whole = isinstance(node, ast.Constant)
-            return frozenset(
-                repr("/".join(parts[:end])) for end in range(1, len(parts) + whole) if any(parts[:end])
-            )
+            whole = [text] if isinstance(node, ast.Constant) and text.strip("/") else []
+            return frozenset(map(repr, (*_leading(text), *whole)))
     return frozenset()
+
+
+def _leading(text: str) -> list[str]:
+    """The folders that a text begins with: ``a`` and ``a/b`` of ``a/b/c``."""
+    parts = text.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts)) if any(parts[:end])]
 
 
 def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:

@@ -24,7 +24,7 @@ from dp2ddp.analyse.api.files import (
 )
 from dp2ddp.analyse.api.iteration import HANDS_OUT, NUMBERS_OR_PAIRS
 from dp2ddp.analyse.context import Context, once
-from dp2ddp.analyse.processes.conditions import assigned, returned
+from dp2ddp.analyse.processes.conditions import assigned, held_as, returned
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.texts import ANY
@@ -137,6 +137,11 @@ def file(context: Context, given: list[ast.expr]) -> File:
     return File(_ending(context, given[0]), spelled(context, given[0]))
 
 
+def is_nothing(node: ast.expr) -> bool:
+    """``None``, which is no path."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 @once
 def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """How a path, or that of an open file, is written where it is made of something."""
@@ -148,7 +153,13 @@ def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
             known = [it for _, values in ways for it in values] if depth < 8 and len(ways) > 1 else []
             unknown = frozenset(f"{node.id}:{id(it)}" for it, _ in ways)
             return unknown.union(*(spelled(context, it, depth + 1) for it in known))
+    elif isinstance(node, ast.Attribute | ast.Subscript):
+        named = named_values(context, node) if isinstance(node, ast.Attribute) else []
+        inner = [it for it in named or held_as(context, node) if not is_nothing(it)]
+        known = [spelled(context, it, depth + 1) for it in inner] if depth < 8 else []
+        return frozenset([ast.unparse(node)]).union(*known)
     elif isinstance(node, ast.Call):
+        found = held_as(context, node)
         call = context.program.call(node)
         names = call.names if call is not None else set()
         if call is not None and names & OPENED_PATHS.keys():
@@ -188,9 +199,11 @@ def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
             elif names & JOINS_PATHS and arguments:
                 found = arguments[-1:]
             else:
-                found = returned(context, node)
+                found = returned(context, node) or held_as(context, node)
         case ast.Name() | ast.Attribute():
-            found = named_values(context, node)
+            found = named_values(context, node) or held_as(context, node)
+        case ast.Subscript():
+            found = held_as(context, node)
         case ast.IfExp(body=body, orelse=other):
             found = [body, other]
     if depth > 8 or not found or any(isinstance(it, ast.Starred) for it in found):
@@ -271,6 +284,9 @@ def _at(context: Context, node: ast.expr, place: tuple[int | None, ...], depth: 
             return _at(context, parts[first], tuple(rest), depth + 1)
         case (_, *rest), ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
             return _at(context, part, tuple(rest), depth + 1)
+        case _, ast.Name() | ast.Attribute() if depth < 6:
+            known = [it for name in context.program.definitions(node) for it in _given(context, name)]
+            return [it for made in known for it in _at(context, made, place, depth + 1)]
         case _, ast.Call() if depth < 6:
             return [it for made in returned(context, node) for it in _at(context, made, place, depth + 1)]
     return []
