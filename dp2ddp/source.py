@@ -54,6 +54,11 @@ _MOST_BESIDE, _DEEPEST_BESIDE = 1000, 3
 # What stands in the folder of a project, and not in those below it.
 _OF_REPOSITORIES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _OF_PROJECTS = (*_OF_REPOSITORIES, "README.md", "README.rst", "README", "LICENSE", "requirements.txt")
+# What is not in a folder of a project that is only explained by a README of its own.
+_OF_WHOLE_PROJECTS = (
+    *(*_OF_REPOSITORIES, "LICENSE", "LICENSE.txt", "LICENSE.md", "COPYING"),
+    *("requirements.txt", "environment.yml", "environment.yaml", "Pipfile"),
+)
 # The shell scripts that may put folders on Python's search path, how they do, and how they name their own folder.
 _SHELL = (".sh", ".bash")
 _SETS_PATH = re.compile(r"""\bPYTHONPATH=((?:"[^"\n]*"|'[^'\n]*'|\$\([^)\n]*\)|`[^`\n]*`|[^\s;&"'`])+)""")
@@ -1248,8 +1253,18 @@ def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
         beyond = not (inside and folder.is_relative_to(root))
         alone = not beyond and all(it.is_relative_to(folder) for it in used)
         if _has_any(folder, _OF_PROJECTS if alone else _OF_REPOSITORIES):
-            return folder
+            return _whole_project(folder, root)
     return root if inside else path.parent
+
+
+def _whole_project(folder: Path, root: Path) -> Path:
+    """A folder of a project, or the one round it that has more, where it has nothing but a README: of ``train``.
+
+    Up to that of the repository; where there is none, up to ``root``, which holds all that was asked for.
+    """
+    last = _repository(folder) or root
+    around = (it for it in (folder, *folder.parents) if it.is_relative_to(last))
+    return next((it for it in around if _has_any(it, _OF_WHOLE_PROJECTS)), folder)
 
 
 @cache

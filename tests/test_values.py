@@ -799,7 +799,7 @@ BOTH = {
 ONLY_WRAPPED = "state = {k[7:]: v for k, v in state.items() if k.startswith('module.')}\n"
 
 
-@pytest.mark.parametrize("by", ["where it is converted", "a repository"])
+@pytest.mark.parametrize("by", ["where it is converted", "a repository", "a license", "requirements"])
 def test_readers_in_other_folders_of_the_project_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
@@ -815,8 +815,13 @@ def test_readers_in_other_folders_of_the_project_are_named(
         **{f"egs/set/{name.replace(' ', '_')}.py": head + text + loads for name, text in BOTH.items()},
     }
     program = {f"src/{name}": READERS[name] for name in ("train.py", "net.py")}
-    marks = {".git/config": ""} if by == "a repository" else {}
-    if not marks:
+    marks = {
+        "where it is converted": {},
+        "a repository": {".git/config": "", "src/README.md": ""},
+        "a license": {"LICENSE.txt": "", "src/README.md": ""},
+        "requirements": {"requirements.txt": "torch\n", "src/README.md": ""},
+    }[by]
+    if by != "a repository":
         monkeypatch.chdir(tmp_path)
     done = converted(tmp_path, {**program, **readers, **marks}, "src/train.py")
     said = {
