@@ -266,6 +266,56 @@ def test_a_folder_that_is_only_written_is_made_by_one_process(lab: Lab, tmp_path
     assert [it.name for it in tmp_path.glob("runs/*")] == ["run-1"]
 
 
+# Folders named by the clock that all processes only ask for: how they are made, and asked for.
+ONLY_ASKED = {
+    "a path": (
+        'def made():\n    path = Path("runs") / f"run-{datetime.now():%H%M%S%f}"\n    path.mkdir(parents=True, exist_ok=True)\n'
+        "    return path\n\n\nrun = made()\n",
+        "if not os.path.isdir(run):\n    raise OSError(run)\n",
+    ),
+    "a parameter": (
+        'run = os.path.join("runs", time.strftime("%H%M%S") + str(time.time()))\nos.makedirs(run, exist_ok=True)\n\n\n'
+        "def asked(folder):\n    if not Path(folder).exists():\n        raise OSError(folder)\n\n\n",
+        "asked(run)\n",
+    ),
+    "an attribute": (
+        'class Run:\n    def __init__(self):\n        self.folder = Path("runs", str(uuid.uuid4()))\n'
+        "        self.folder.mkdir(parents=True)\n\n    def ask(self):\n        assert self.folder.is_dir()\n\n\n"
+        "it = Run()\nrun = it.folder\n",
+        "it.ask()\n",
+    ),
+    "a file in it": (
+        'run = "runs/" + datetime.now().strftime("%H%M%S%f")\nos.makedirs(run)\n'
+        'with open(os.path.join(run, "log.txt"), "w") as file:\n    file.write("1")\n',
+        'if not os.path.isfile(os.path.join(run, "log.txt")):\n    raise OSError(run)\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONLY_ASKED)
+def test_a_folder_that_all_only_ask_for_has_one_name(name: str, lab: Lab, tmp_path: Path) -> None:
+    made, asked = ONLY_ASKED[name]
+    script = tmp_path / "train.py"
+    text = (
+        saving("from pathlib import Path\n\n" + made).replace(READ, "").replace(SAVED, asked + SAVED.lstrip())
+    )
+    script.write_text(after := converted(text))
+    assert after.count("ddp.from_main_process(") == 1 + (name == "a parameter")  # the name, or each answer
+    lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert len(list(tmp_path.glob("runs/*"))) == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["", "if not os.path.exists(run):\n    os.makedirs(run)\n", 'print(os.path.isdir("runs"))\n'],
+)
+def test_nobody_agrees_on_a_folder_that_one_process_asks_for(asked: str) -> None:
+    made = 'run = os.path.join("runs", datetime.now().strftime("%H%M%S%f"))\n' + (
+        asked or "os.makedirs(run)\n"
+    )
+    assert "from_main_process" not in converted(saving(made).replace(READ, ""))
+
+
 # What the main process writes to a path, late, and what all read of it then.
 WAYS = {
     "an array": (

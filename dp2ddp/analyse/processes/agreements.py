@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.files import (
+    EXISTENCE,
     LISTS_FOLDER,
     LISTS_STEPWISE,
     MAKES,
@@ -19,7 +20,7 @@ from dp2ddp.analyse.api.files import (
 )
 from dp2ddp.analyse.api.randomness import SEED_ARGUMENTS
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.processes import alike, paths
+from dp2ddp.analyse.processes import alike, paths, questions
 from dp2ddp.analyse.processes.downloads import asks_files, caching, is_inside, keeps_in_memory
 from dp2ddp.analyse.processes.effects import all_pass, already, covered
 from dp2ddp.analyse.processes.folders import is_own
@@ -36,7 +37,9 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
     made, read = Origins(context).of(_made(context)), Origins(context).of(_read(context, guards))
     clocks = Origins(context, files=False)
-    found = [origin for origin in read if origin in made]
+    # Of what all only ask for, listings don't count: that asks what is there of others' making.
+    asked = Origins(context, files=False).of(_asked_for(context, guards))
+    found = [origin for origin in (*read, *asked) if origin in made]
     found += [*clocks.of(_seeds(context)), *(Origin(it) for it in _decisions(context, guards))]
     cached = caching(context) if found else set()
     found = [
@@ -122,9 +125,22 @@ def _read(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
     for call in context.program.calls:
         reads = reads_file(call) or call.names & (LISTS_FOLDER | WALKS_FOLDERS)
         if reads or any(name.endswith(".from_pretrained") for name in call.names):
-            alone = covered(context, call.node, guards) or already(context, call.node)
-            if context.runs_in_training(call.node) and not alone:
+            if _is_of_all(context, call, guards):
                 yield from _path(call)
+
+
+def _asked_for(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
+    """The paths of files and folders that all processes ask for, where the answer is not agreed on."""
+    for call in context.program.calls:
+        if call.names & EXISTENCE and _is_of_all(context, call, guards):
+            if not questions.is_about_made(context, call):
+                yield from _path(call)
+
+
+def _is_of_all(context: Context, call: Call, guards: list[Effect]) -> bool:
+    """Whether a call is every process's, and not the main process's alone."""
+    alone = covered(context, call.node, guards) or already(context, call.node)
+    return context.runs_in_training(call.node) and not alone
 
 
 def _path(call: Call) -> Iterator[ast.expr]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.files import EXISTENCE, LOADS, MAKES
 from dp2ddp.analyse.api.processes import ENDS
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import alike, paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
@@ -25,11 +25,7 @@ def collect(
     context: Context, effects: tuple[Effect, ...], scripts: tuple[Script, ...]
 ) -> tuple[Question, ...]:
     """The conditions on files by which some of the processes could end what the others go on with."""
-    makers = {
-        id(call.node): _paths(context, call)
-        for call in context.program.calls
-        if (call.names & MAKES or leaves_any_file(context, call)) and context.runs_in_training(call.node)
-    }
+    makers = _makers(context)
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
     answers = [effect.at for effect in effects if effect.kind in ("answer", "input")]
@@ -54,6 +50,23 @@ def collect(
             problem = None if all_pass(context, node, guards) else _problem(path)
             found.append(Question(**context.place(node.test), what=path, problem=problem))
     return tuple(found)
+
+
+@once
+def _makers(context: Context) -> dict[int, set[str]]:
+    """The calls that make files or folders, with their paths."""
+    return {
+        id(call.node): _paths(context, call)
+        for call in context.program.calls
+        if (call.names & MAKES or leaves_any_file(context, call)) and context.runs_in_training(call.node)
+    }
+
+
+def is_about_made(context: Context, call: Call) -> bool:
+    """Whether a condition asks by a call for what is known to be made by the program: the answer is agreed on."""
+    tests = (it for it in context.program.ancestors(call.node) if isinstance(it, ast.If | ast.Assert))
+    asks = any(context.program.is_inside(call.node, it.test) for it in tests)
+    return asks and any(_paths(context, call) & it for it in _makers(context).values())
 
 
 def _holds(context: Context, node: ast.If, places: list[Anchor]) -> bool:
