@@ -542,6 +542,31 @@ def test_what_is_only_said_of_the_machine_is_no_matter_of_the_ranks(judged: str)
     assert "if ddp.get_world_size() > 1:\n    print(ddp.get_world_size(), 'GPUs')\n" in text
 
 
+LIMITS = {
+    "numbers in a list": "for device in args.gpus:\n    if device >= count:\n        print(device, 'of', count)\n"
+    "        sys.exit(1)\n",
+    "the highest": "if max(args.gpus) >= count:\n    raise ValueError(f'only {count}')\n",
+    "the highest, the other way": "assert count > max(args.gpus), count\n",
+    "those that are there": "args.gpus = [it for it in args.gpus if it < count]\n",
+    "another one": "if args.gpu >= count:\n    args.gpu = 0\nprint(count, 'GPUs')\n",
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_numbers_of_devices_are_compared_with_how_many_there_are(name: str) -> None:
+    """And not with how many ranks there are: the second and third of four may be asked for."""
+    head = "args = parse()\ncount = torch.cuda.device_count()\n"
+    tail = "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n"
+    text = convert(Project.of({PATH: PROGRAM + head + LIMITS[name] + tail})).changes[0].after
+    assert "count = torch.cuda.device_count()\n" in text and "get_world_size" not in text
+    for counted in ("args.rate *= count\n", "if count > 1:\n    print('several')\n    args.rate *= 2\n"):
+        text = convert(Project.of({PATH: PROGRAM + head + LIMITS[name] + counted + tail})).changes[0].after
+        assert "count = ddp.get_world_size()\n" in text
+    lengths = head + "if len(args.gpus) < count:\n    args.rate *= 2\n" + tail
+    text = convert(Project.of({PATH: PROGRAM + lengths})).changes[0].after
+    assert "count = ddp.get_world_size()\n" in text
+
+
 def test_one_process_is_enough_only_where_nothing_is_wrapped_on_all_devices() -> None:
     """Two wraps, one under an option; and one that an option switches to the CPU besides."""
     tail = (

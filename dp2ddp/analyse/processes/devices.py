@@ -23,6 +23,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import (
     assigned,
+    counts_gpus,
     is_call_of,
     is_choice,
     is_cuda_string,
@@ -689,9 +690,10 @@ def _counts_replicas(context: Context, node: ast.Call) -> bool:
         inside, parent = parent, context.program.parent(parent)
     if isinstance(parent, ast.Assign):
         uses = [use for name in _names_of(context, node) for use in _uses(context, name)]
-        tests = [context.program.parent(use) for use in uses]
-        judged = [isinstance(it, ast.Compare) and _only_tells(context, it) for it in tests]
-        return not judged or not all(judged)
+        judged = [_is_judged(context, it) for it in uses]
+        limits = [_is_limit(context, it) for it in uses]
+        known = (a or b or _is_told(context, it) for a, b, it in zip(judged, limits, uses, strict=True))
+        return not uses or not (all(judged) or (any(limits) and all(known)))
     if isinstance(parent, ast.Compare):
         if _only_tells(context, parent):
             return False
@@ -703,6 +705,32 @@ def _counts_replicas(context: Context, node: ast.Call) -> bool:
     if isinstance(parent, ast.Call) and is_call_of(context, parent, "builtins.range"):
         return False
     return not isinstance(parent, ast.If | ast.BoolOp | ast.UnaryOp | ast.IfExp)
+
+
+def _is_judged(context: Context, use: ast.expr) -> bool:
+    """Whether the number of GPUs is only compared to say something of the machine."""
+    test = context.program.parent(use)
+    return isinstance(test, ast.Compare) and _only_tells(context, test)
+
+
+def _is_limit(context: Context, use: ast.expr) -> bool:
+    """Whether the number of GPUs is what that of one must be below: ``if device >= count``, ``device < count``."""
+    test = context.program.parent(use)
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    below = ast.Lt | ast.GtE if use is not test.left else ast.Gt | ast.LtE
+    other = test.comparators[0] if use is test.left else test.left
+    counted = isinstance(other, ast.Constant) or counts_gpus(context, other, perhaps=True)
+    lengths = any(is_call_of(context, it, "builtins.len") for it in ast.walk(other))
+    return isinstance(test.ops[0], below) and not counted and not lengths
+
+
+def _is_told(context: Context, use: ast.expr) -> bool:
+    """Whether a number only goes into what is said."""
+    statement = context.program.statement(use)
+    if isinstance(statement, ast.Assert):
+        return statement.msg is not None and context.program.is_inside(use, statement.msg)
+    return _tells(context, statement)
 
 
 def _asking_for_any(context: Context, count: ast.Call) -> Iterator[ast.Compare]:
