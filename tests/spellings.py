@@ -418,6 +418,16 @@ SPELLINGS = {
         + PARSER.replace("main", "options") + "    return args\n\n\n"
         "def start(args):\n    if args.dist:\n        mp.spawn(worker, nprocs=2, args=(args,))\n    else:\n        worker(0, args)\n\n\n",
     ),
+    "processes that are spawned, and a GPU that goes back into the options": spelling(
+        PARSER.replace(
+            "    args = parser.parse_args()", '    parser.add_argument("--gpu", type=int)\n'
+            "    args = types.SimpleNamespace(**vars(parser.parse_args()))"
+        )
+        + "    if args.dist:\n        mp.spawn(worker, nprocs=2, args=(args,))\n    else:\n        worker(args.gpu, args)\n",
+        "--dist --url URL",
+        wrap=EITHER.replace("    else:", "    elif args.gpu is not None:\n        model.to(args.gpu)\n    else:"),
+        before="import types\n\n\n" + WORKER.replace("URL", "args.url").replace("    train", "    args.gpu = rank\n    train"),
+    ),
     "processes that are spawned, by a configuration file": spelling(
         CONFIGURED
         + '    if opt["dist"]:\n        mp.spawn(worker, nprocs=2, args=(opt,))\n    else:\n        worker(0, opt)\n',

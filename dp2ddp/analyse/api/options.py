@@ -28,6 +28,8 @@ OPTIONS = (
     "yacs.",
     "yaml.",
 )
+# What returns the options that the program declares itself: nothing else has a name there.
+PARSES = frozenset({"argparse.ArgumentParser.parse_args"})
 # What lets the command line choose among the functions that it is given, and calls them.
 COMMANDS = {
     "argh.dispatch_command",

@@ -145,46 +145,53 @@ def _parameters(context: Context, name: ast.expr) -> list[ast.arg]:
     )
 
 
-def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
-    """Whether a condition is answered by options, constants and the GPUs that there are: alike in every process."""
+def is_choice(context: Context, test: ast.expr, seen: set[ast.expr] | None = None) -> bool:
+    """Whether a condition is answered by options, constants and the GPUs that there are: alike in every process.
+
+    ``seen``: what has been asked on the way. A value that comes of itself (``options.gpu = gpu`` in a function that is
+    called with ``options.gpu``) is decided by where it comes of else.
+    """
     program = context.program
+    seen = set() if seen is None else seen
+    if test in seen:
+        return True
     match test:
         case ast.Constant():
             return True
         case ast.BoolOp():
-            return all(is_choice(context, value, depth) for value in test.values)
+            return all(is_choice(context, value, seen) for value in test.values)
         case ast.UnaryOp():
-            return is_choice(context, test.operand, depth)
+            return is_choice(context, test.operand, seen)
         case ast.NamedExpr():
-            return is_choice(context, test.value, depth)
+            return is_choice(context, test.value, seen)
         case ast.Compare(left=ast.Call() as kind) if is_call_of(context, kind, "builtins.type"):
-            return is_choice(context, kind, depth)
+            return is_choice(context, kind, seen)
         case ast.Compare():
-            return all(is_choice(context, value, depth) for value in (test.left, *test.comparators))
+            return all(is_choice(context, value, seen) for value in (test.left, *test.comparators))
         case ast.BinOp():
-            return is_choice(context, test.left, depth) and is_choice(context, test.right, depth)
+            return is_choice(context, test.left, seen) and is_choice(context, test.right, seen)
         case ast.Tuple() | ast.List():
-            return all(is_choice(context, value, depth) for value in test.elts)
+            return all(is_choice(context, value, seen) for value in test.elts)
         case ast.Dict():
-            return all(is_choice(context, value, depth) for value in test.values)
+            return all(is_choice(context, value, seen) for value in test.values)
         case ast.IfExp():
-            return all(is_choice(context, value, depth) for value in (test.test, test.body, test.orelse))
-        case ast.Attribute(attr="type", value=device) if _is_chosen_device(context, device, depth):
+            return all(is_choice(context, value, seen) for value in (test.test, test.body, test.orelse))
+        case ast.Attribute(attr="type", value=device) if _is_chosen_device(context, device, set(seen)):
             return True  # its number may differ
         case ast.ListComp():
             sources = [part for it in test.generators for part in (it.iter, *it.ifs)]
-            return all(is_choice(context, source, depth) for source in (*sources, test.elt))
+            return all(is_choice(context, source, seen) for source in (*sources, test.elt))
         case ast.Subscript():
-            return is_choice(context, test.value, depth) and is_choice(context, test.slice, depth)
+            return is_choice(context, test.value, seen) and is_choice(context, test.slice, seen)
         case ast.Call():
             call = program.call(test)
             known = call is not None and bool(call.names) and call.names <= ANSWERED
             if known and call.names <= TYPE_QUESTIONS:  # type: ignore[union-attr]
-                return is_choice(context, test.args[0], depth)
+                return is_choice(context, test.args[0], seen)
             methods = isinstance(test.func, ast.Attribute) and test.func.attr in SETTING_METHODS
             if methods:
-                return is_choice(context, test.func.value, depth)
-            return known and all(is_choice(context, given, depth) for given in handed(test))
+                return is_choice(context, test.func.value, seen)
+            return known and all(is_choice(context, given, seen) for given in handed(test))
         case ast.Name() | ast.Attribute():
             values = program.values(test)
             if values and all(_is_settled(context, value, set()) for value in values):
@@ -192,19 +199,21 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             found = program.definitions(test)
             parameters = [it for it in found if isinstance(it, ast.arg)]
             sources = [source for it in parameters for source in program.given(it)]
-            if parameters and len(parameters) == len(found) and depth < 4:
-                return bool(sources) and all(is_choice(context, source, depth + 1) for source in sources)
+            if parameters and len(parameters) == len(found):
+                seen.add(test)
+                return bool(sources) and all(is_choice(context, source, seen) for source in sources)
             held = assigned(context, test) or _unpacked(context, test)
-            return bool(held) and depth < 6 and all(is_choice(context, source, depth + 1) for source in held)
+            seen.add(test)
+            return bool(held) and all(is_choice(context, source, seen) for source in held)
     return False
 
 
-def _is_chosen_device(context: Context, device: ast.expr, depth: int) -> bool:
+def _is_chosen_device(context: Context, device: ast.expr, seen: set[ast.expr]) -> bool:
     """Whether it is the same in every process what kind of device a name is: by ``torch.device`` of a choice."""
     held = [device] if isinstance(device, ast.Call) else assigned(context, device)
     return bool(held) and all(
         is_call_of(context, it, *DEVICES)
-        and all(is_choice(context, given, depth + 1) for given in handed(it))
+        and all(is_choice(context, given, seen) for given in handed(it))
         for it in held
     )
 

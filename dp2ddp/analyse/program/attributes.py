@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dp2ddp.analyse.api.iteration import KEPT_ARGUMENTS
 from dp2ddp.analyse.api.naming import canonical
+from dp2ddp.analyse.api.options import PARSES
 from dp2ddp.analyse.program.calling import Calling
 from dp2ddp.analyse.program.calls import Arguments
 from dp2ddp.analyse.program.classes import Classes, is_enumeration
@@ -91,9 +93,26 @@ class Attributes:
                     return frozenset(stored.union(*entry.values()))  # `options.name` of a dictionary
                 if stored and isinstance(owner, Made) and name in KEPT_ARGUMENTS.get(owner.name, ()):
                     return frozenset(stored)
+                if isinstance(owner, Made) and owner.name in PARSES and name in self._only_stored:
+                    return frozenset(stored)
                 part = self.outside.part(owner, name)
                 return part.union(stored) if stored else part
         return NOTHING
+
+    @cached_property
+    def _only_stored(self) -> frozenset[str]:
+        """The attributes that files set on objects other than ``self``, and that no text of theirs may be the option of."""
+        nodes = [node for file in self.project.files.values() for node in file.nodes]
+        texts = {it.value for it in nodes if isinstance(it, ast.Constant) and isinstance(it.value, str)}
+        options = {text.lstrip("-").replace("-", "_") for text in texts}
+        return frozenset(
+            node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+            and node.attr not in options
+        )
 
     def getters_of(self, node: ast.AST) -> set[Bound]:
         """The properties that an attribute may be."""
