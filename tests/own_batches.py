@@ -708,6 +708,113 @@ for epoch in range(2):
         right = (out.argmax(1) == y).sum().item()
     print(count, more, seen, sum(counts), size, right, right / size, len(x), out.sum().item(), loss.item())
 """,
+    "several loaders, one batch from each": """
+class Balanced:
+    def __init__(self, loaders):
+        self.loaders = loaders
+        self.iterators = []
+        for loader in loaders:
+            self.iterators.append(iter(loader))
+
+    def get_batch(self):
+        inputs, targets = [], []
+        for number, iterator in enumerate(self.iterators):
+            try:
+                x, y = next(iterator)
+            except StopIteration:
+                self.iterators[number] = iter(self.loaders[number])
+                x, y = next(self.iterators[number])
+            inputs.append(x)
+            targets.append(y)
+        return torch.cat(inputs, 0), torch.cat(targets, 0)
+
+
+rows = torch.utils.data.TensorDataset(X, Y)
+balanced = Balanced([torch.utils.data.DataLoader(rows, batch_size=size, shuffle=True) for size in (5, 3)])
+for step in range(14):
+    x, y = balanced.get_batch()
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item())
+""",
+    "an iterator over another, and losses by their names": """
+class Ahead:
+    def __init__(self, loader):
+        self.loader = loader
+        self.sample = None
+
+    def preload(self):
+        try:
+            self.sample = next(self.batches)
+        except StopIteration:
+            self.sample = None
+
+    def __iter__(self):
+        self.batches = iter(self.loader)
+        self.preload()
+        return self
+
+    def __next__(self):
+        sample = self.sample
+        if sample is None:
+            raise StopIteration
+        self.preload()
+        return sample
+
+
+rows = [{"x": x, "y": y} for x, y in zip(X, Y)]
+ahead = Ahead(torch.utils.data.DataLoader(rows, batch_size=8, shuffle=True))
+losses = {}
+batches = iter(ahead)
+for step in range(14):
+    try:
+        batch = next(batches)
+    except StopIteration:
+        batches = iter(ahead)
+        batch = next(batches)
+    outputs = net(batch["x"])
+    losses["class"] = criterion(outputs, batch["y"])
+    losses["size"] = 0.1 * outputs.pow(2).mean()
+    loss = 0
+    for name in losses:
+        loss += losses[name]
+    STEP
+    print(step, loss.item())
+""",
+    "a source that is kept with the options": """
+import argparse
+
+
+class Source:
+    def __init__(self, loader):
+        self.loader = loader
+        self.batches = enumerate(loader)
+
+    def next(self):
+        try:
+            _, batch = next(self.batches)
+        except StopIteration:
+            self.batches = enumerate(self.loader)
+            _, batch = next(self.batches)
+        return batch[0], batch[1]
+
+
+def train(args):
+    source = args.source
+    for step in range(args.steps):
+        x, y = source.next()
+        loss = criterion(net(x), y)
+        STEP
+        print(step, loss.item())
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=14)
+args = parser.parse_args()
+rows = torch.utils.data.TensorDataset(X, Y)
+args.source = Source(torch.utils.data.DataLoader(rows, batch_size=8, shuffle=True))
+train(args)
+""",
 }
 
 BEWARE = {

@@ -212,8 +212,7 @@ def _is_chosen_device(context: Context, device: ast.expr, seen: set[ast.expr]) -
     """Whether it is the same in every process what kind of device a name is: by ``torch.device`` of a choice."""
     held = [device] if isinstance(device, ast.Call) else assigned(context, device)
     return bool(held) and all(
-        is_call_of(context, it, *DEVICES)
-        and all(is_choice(context, given, seen) for given in handed(it))
+        is_call_of(context, it, *DEVICES) and all(is_choice(context, given, seen) for given in handed(it))
         for it in held
     )
 

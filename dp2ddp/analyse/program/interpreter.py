@@ -146,10 +146,17 @@ class Interpreter:
             self._assign(target, each, scope, at)
             return
         for index, (element, part) in enumerate(zip(target.elts, parts, strict=True)):
-            own = frozenset(
-                it for it in self.containers.elements(self.store.values(part)) if isinstance(it, OWN)
-            )
-            self._assign(element, self.containers.item(each, str(index)) | own, scope, at)
+            if isinstance(part, ast.Constant):
+                continue
+            given = self.store.values(part)
+            own = self.containers.elements(given)
+            if not given or not all(
+                isinstance(it, Coll) for it in given
+            ):  # what hands out may hand out pairs
+                own = frozenset(it for it in own if isinstance(it, OWN)) | self.containers.item(
+                    each, str(index)
+                )
+            self._assign(element, own, scope, at)
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Values:
         """What an expression may be, as far as is known by now."""

@@ -38,6 +38,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Bound, Func, is_outside_name
+from dp2ddp.analyse.training.loops import takes_next
 from dp2ddp.analyse.views import View, insert, insert_imports, mark, put
 from dp2ddp.facts import OwnBatch
 
@@ -387,6 +388,8 @@ class _Tracing:
             return index
         if not self._varies(node):
             return {}
+        if entries := self._entries(node.value):
+            return self._all(entries)
         first = first_of(node.slice)
         if not isinstance(first, ast.Slice):
             raise Unknown  # a batch, or a sample
@@ -472,8 +475,8 @@ class _Tracing:
                 names = call.names if call is not None else frozenset()
                 if not depth and names == {"builtins.dict"} and _is_written_dict(node):
                     return any(self._may_hold_lists(it.value, depth + 1) for it in node.keywords)
-                if names == {"builtins.next"}:
-                    return not self._draws_from_loader(node.args[0])
+                if (iterator := self._iterator(node)) is not None and self._draws_from_loader(iterator):
+                    return False
                 if names and all(it.startswith(ARRAY_HOMES) for it in names):
                     return False
                 inner = self._results(entered(self.context, call))
@@ -499,7 +502,34 @@ class _Tracing:
             found |= self._definition(definition)
         if found and any(map(self._is_taken_before, definitions)):
             raise Unknown  # the first batch is none of this loop's rounds
+        return found or self._all([*self._entries(node), *self._appended(node)])
+
+    def _entries(self, node: ast.expr) -> list[ast.expr]:
+        """What a round puts into a dictionary, all of it under keys that are texts: the losses by their names."""
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return []
+        name, found = ast.unparse(node), []
+        for key in sorted(self.runs):
+            match self.context.program.nodes.get(key):
+                case ast.Assign(targets=[ast.Subscript(value=held, slice=place)], value=value):
+                    if ast.unparse(held) == name:
+                        if not (isinstance(place, ast.Constant) and isinstance(place.value, str)):
+                            return []
+                        found.append(value)
         return found
+
+    def _appended(self, node: ast.expr) -> Iterator[ast.expr]:
+        """What is appended to a list that a round begins."""
+        program = self.context.program
+        begun = set(program.definitions(node)) if isinstance(node, ast.Name) else set()
+        sources = [program.source(it).written[0] for it in begun if not isinstance(it, ast.arg)]
+        if not begun or not all(isinstance(it, ast.List) and not it.elts for it in sources):
+            return
+        for key in sorted(self.runs) if all(id(it) in self.runs for it in begun) else ():
+            match program.nodes.get(key):
+                case ast.Call(func=ast.Attribute(attr="append", value=ast.Name() as held), args=[value]):
+                    if begun & set(program.definitions(held)):
+                        yield value
 
     def _is_taken_before(self, definition: ast.AST) -> bool:
         """Whether a name has its first value before the loop, and that is no constant."""
@@ -628,9 +658,11 @@ class _Tracing:
         call = self.context.program.call(node) if isinstance(node, ast.Call) else None
         if call is not None and call.names == {"builtins.dict"}:
             return _is_written_dict(call.node)
-        if call is not None and call.names == {"builtins.next"} and call.node.args:
-            return self._draws_from_loader(call.node.args[0])
+        if call is not None and (iterator := self._iterator(call.node)) is not None:
+            if self._draws_from_loader(iterator):
+                return True
         inner = self._results(entered(self.context, call)) if call is not None else self._behind(node)
+        inner = [it for it in inner if not (isinstance(it, ast.Constant) and it.value is None)]
         return bool(inner) and depth < NAMES and all(self._is_structured(it, depth + 1) for it in inner)
 
     def _behind(self, node: ast.expr) -> list[ast.expr]:
@@ -664,6 +696,9 @@ class _Tracing:
         program = self.context.program
         made = source if isinstance(source, ast.Call) else next(iter(assigned(self.context, source)), source)
         call = program.call(made) if isinstance(made, ast.Call) else None
+        if call is not None and call.names == {"builtins.iter"} and call.node.args:
+            yield from self._handed_out(call.node.args[0])
+            return
         scopes = {it.index for it in entered(self.context, call)}
         steps: set[int] = set()
         for value in program.values(source):
@@ -692,6 +727,8 @@ class _Tracing:
             if not found:
                 raise Unknown
             return found
+        if (iterator := self._iterator(node)) is not None and self._draws_from_loader(iterator):
+            return self._site(node, made=[node])
         scopes = entered(self.context, call)
         if (
             call.names == {"builtins.len"}
@@ -860,9 +897,13 @@ class _Tracing:
             raise Unknown
         parent = self.context.program.parent(node)
         unpacked = isinstance(parent, ast.Assign) and any(isinstance(it, ast.Tuple) for it in parent.targets)
-        if self._draws_from_loader(node.args[0]):
-            return self._site(node, made=[node])
         return self._handing_out(node, node.args[0], unpacked)
+
+    def _iterator(self, node: ast.Call) -> ast.expr | None:
+        """What the next batch is taken from: ``next(batches)``, ``batches.next()``."""
+        if not takes_next(self.context, node):
+            return None
+        return node.func.value if isinstance(node.func, ast.Attribute) else next(iter(node.args), None)
 
 
 def _draws_several(call: Call) -> bool:
