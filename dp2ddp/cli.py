@@ -448,7 +448,9 @@ def _prove(options: argparse.Namespace, config: Config) -> int:
     why = (": not every assumption was reached in the test; --sharded takes them as true") * (
         matches and not holds
     )
-    measured.append(f"so {shown(program.path)} is {'sharded' if holds else 'whole batch'}{why}")
+    otherwise = next(it.tier for it in proven.scripts if it.path == program.path)
+    form = "sharded" if holds else f"{otherwise}{', without them' * (otherwise != 'whole batch')}"
+    measured.append(f"so {shown(program.path)} is {form}{why}")
     return _emit(assumed if holds else proven, replace(config, sharded=holds), measured)
 
 

@@ -146,7 +146,8 @@ class Interpreter:
             self._assign(target, each, scope, at)
             return
         for index, (element, part) in enumerate(zip(target.elts, parts, strict=True)):
-            if isinstance(part, ast.Constant):
+            if isinstance(part, ast.Constant):  # the number that enumerate() begins with
+                self._assign(element, NOTHING, scope, at)
                 continue
             given = self.store.values(part)
             own = self.containers.elements(given)
