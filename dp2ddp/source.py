@@ -56,7 +56,7 @@ _OF_REPOSITORIES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _OF_PROJECTS = (*_OF_REPOSITORIES, "README.md", "README.rst", "README", "LICENSE", "requirements.txt")
 # What is not in a folder of a project that is only explained by a README of its own.
 _OF_WHOLE_PROJECTS = (
-    *(*_OF_REPOSITORIES, "LICENSE", "LICENSE.txt", "LICENSE.md", "COPYING"),
+    *(*_OF_REPOSITORIES, "LICENSE", "LICENSE.txt", "LICENSE.md", "license.txt", "COPYING"),
     *("requirements.txt", "environment.yml", "environment.yaml", "Pipfile"),
 )
 # The shell scripts that may put folders on Python's search path, how they do, and how they name their own folder.
@@ -1260,9 +1260,9 @@ def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
 def _whole_project(folder: Path, root: Path) -> Path:
     """A folder of a project, or the one round it that has more, where it has nothing but a README: of ``train``.
 
-    Up to that of the repository; where there is none, up to ``root``, which holds all that was asked for.
+    Up to that of the repository; where there is none, up to that round ``root``, which holds all that was asked for.
     """
-    last = _repository(folder) or root
+    last = _repository(folder) or root.parent
     around = (it for it in (folder, *folder.parents) if it.is_relative_to(last))
     return next((it for it in around if _has_any(it, _OF_WHOLE_PROJECTS)), folder)
 

@@ -1142,6 +1142,9 @@ def test_nobody_waits_for_files_of_other_kinds_and_folders(tmp_path: Path, use: 
         "        if os.path.exists(name):\n            os.remove(name)\n",
         "in a folder beside": '    print(os.listdir("out/rows"))\n    for name in glob.glob("out/best_*.pt"):\n'
         "        os.remove(name)\n",
+        "in another folder of the same": "    def read(folder):\n        return [open(os.path.join(folder, it)).read() for it in os.listdir(folder)]\n\n"
+        "    print(read('given'), read(os.path.join(args.name, 'rows')))\n"
+        "    for name in glob.glob(args.name + '/best_*.pt'):\n        os.remove(name)\n",
         "on the main process only": '    json.dump([*json.load(open("history.json")), 1], open("history.json", "w"))\n',
     }.values(),
 )

@@ -130,9 +130,9 @@ def ends_after(context: Context, node: ast.expr, folder: str, depth: int = 0) ->
     match node:
         case ast.Name() | ast.Attribute() if definitions := context.program.definitions(node):
             sources = [it for definition in definitions for it in given_to(context, definition)]
-            return frozenset().union(*(ends_after(context, it, folder, depth + 1) for it in sources))
+            return _ends_of_any(context, sources, folder, depth)
         case ast.Attribute() | ast.Subscript() if held := held_as(context, node):
-            return frozenset().union(*(ends_after(context, it, folder, depth + 1) for it in held))
+            return _ends_of_any(context, held, folder, depth)
         case ast.FormattedValue(value=inner):
             return ends_after(context, inner, folder, depth + 1)
         case ast.Constant(value=str(text)):
@@ -155,6 +155,12 @@ def ends_after(context: Context, node: ast.expr, folder: str, depth: int = 0) ->
         return frozenset([ANY])
     rest = between.join(it.value if _is_text(it) else ANY for it in parts[1:])  # type: ignore[attr-defined]
     return frozenset(f"{it}{between}{rest}" for it in ends_after(context, parts[0], folder, depth + 1))
+
+
+def _ends_of_any(context: Context, sources: list[ast.expr], folder: str, depth: int) -> frozenset[str]:
+    """How those of several paths go on that are in a folder."""
+    inside = [it for it in sources if folder in paths.spelled(context, it) | around(context, it)]
+    return frozenset().union(*(ends_after(context, it, folder, depth + 1) for it in inside or sources))
 
 
 def _is_text(node: ast.expr) -> bool:
