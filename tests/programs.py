@@ -1055,10 +1055,10 @@ class Balanced:
         found = []
         for i in range(len(self.rounds)):
             try:
-                found.append(next(self.rounds[i]))
+                found.extend([next(self.rounds[i])])
             except StopIteration:
                 self.rounds[i] = iter(self.loaders[i])
-                found.append(next(self.rounds[i]))
+                found.extend([next(self.rounds[i])])
         return [torch.cat(parts) for parts in zip(*found)]
 
 
