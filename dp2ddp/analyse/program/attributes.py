@@ -101,7 +101,7 @@ class Attributes:
 
     @cached_property
     def _only_stored(self) -> frozenset[str]:
-        """The attributes that files set on other objects than ``self``, and that no text of theirs names as an option."""
+        """What files set on other objects than ``self``, by names that no text of theirs has as an option."""
         nodes = [node for file in self.project.files.values() for node in file.nodes]
         texts = {it.value for it in nodes if isinstance(it, ast.Constant) and isinstance(it.value, str)}
         options = {text.lstrip("-").replace("-", "_") for text in texts}
