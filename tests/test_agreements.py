@@ -278,6 +278,12 @@ ONLY_ASKED = {
         "def asked(folder):\n    if not Path(folder).exists():\n        raise OSError(folder)\n\n\n",
         "asked(run)\n",
     ),
+    "what one process has just made": (
+        'def made():\n    path = Path("runs") / f"run-{datetime.now():%H%M%S%f}"\n    if os.environ.get("LAB_RANK") == "0":\n'
+        "        time.sleep(0.7)\n    path.mkdir(parents=True)\n    return path\n\n\nrun = made()\n"
+        "if not run.is_dir():\n    raise OSError(run)\n",
+        "",
+    ),
     "an attribute": (
         'class Run:\n    def __init__(self):\n        self.folder = Path("runs", str(uuid.uuid4()))\n'
         "        self.folder.mkdir(parents=True)\n\n    def ask(self):\n        assert self.folder.is_dir()\n\n\n"
@@ -300,7 +306,9 @@ def test_a_folder_that_all_only_ask_for_has_one_name(name: str, lab: Lab, tmp_pa
         saving("from pathlib import Path\n\n" + made).replace(READ, "").replace(SAVED, asked + SAVED.lstrip())
     )
     script.write_text(after := converted(text))
-    assert after.count("ddp.from_main_process(") == 1 + (name == "a parameter")  # the name, or each answer
+    assert after.count("ddp.from_main_process(") == 1 + (
+        name in ("a parameter", "what one process has just made")
+    )  # the name, or each answer
     lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
     assert len(list(tmp_path.glob("runs/*"))) == 1
 

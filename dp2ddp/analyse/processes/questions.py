@@ -10,9 +10,9 @@ from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import alike, paths
 from dp2ddp.analyse.processes.alike import works
-from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.processes.downloads import caching, is_inside, made_first
-from dp2ddp.analyse.processes.effects import all_pass
+from dp2ddp.analyse.processes.effects import all_pass, covered
 from dp2ddp.analyse.processes.elsewhere import given
 from dp2ddp.analyse.processes.writes import leaves_any_file
 from dp2ddp.analyse.program.calls import Call
@@ -28,6 +28,11 @@ def collect(
     makers = _makers(context)
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    # Ranks that make a folder themselves find it: only of what one makes is it asked behind functions that return it.
+    alone = (
+        it for it in context.program.calls if id(it.node) in makers and covered(context, it.node, guards)
+    )
+    made_alone = {text for it in alone for text in _paths(context, it, returns=True)}
     answers = [effect.at for effect in effects if effect.kind in ("answer", "input")]
     cached, first = caching(context), made_first(context)
     found = []
@@ -35,7 +40,7 @@ def collect(
         if not isinstance(node, ast.If | ast.Assert) or not context.runs_in_training(node):
             continue
         asked = _asked(context, node.test)
-        path = min(asked & made, default="")
+        path = min(asked & made or _asked(context, node.test, returns=True) & made_alone, default="")
         if asked and isinstance(node, ast.If) and _holds(context, node, answers):
             found.append(Question(**context.place(node.test), what=min(asked)))
         elif (
@@ -85,20 +90,25 @@ def _problem(path: str) -> Problem:
     )
 
 
-def _paths(context: Context, call: Call) -> set[str]:
-    """The paths that a call makes or asks for, as they are written where they are put together."""
-    return {text for it in paths.given(call) for text in _written(context, it, 0)}
+def _paths(context: Context, call: Call, returns: bool = False) -> set[str]:
+    """The paths that a call makes or asks for, as they are written where they are put together.
+
+    ``returns``: in functions that return them, too.
+    """
+    return {text for it in paths.given(call) for text in _written(context, it, 0, returns)}
 
 
-def _written(context: Context, node: ast.expr, depth: int) -> Iterator[str]:
+def _written(context: Context, node: ast.expr, depth: int, returns: bool) -> Iterator[str]:
     """What an expression is, with what is assigned or given to a name in the place of the name."""
     sources = assigned(context, node) if isinstance(node, ast.Name | ast.Attribute) else []
     if isinstance(node, ast.Name):
         sources = sources or given(context, node)
+    elif returns and isinstance(node, ast.Call):
+        sources = returned(context, node)
     if not sources or depth > 4:
         yield from _named(context, node)
     for source in sources if depth <= 4 else ():
-        yield from _written(context, source, depth + 1)
+        yield from _written(context, source, depth + 1, returns)
 
 
 def _named(context: Context, node: ast.expr) -> Iterator[str]:
@@ -109,13 +119,13 @@ def _named(context: Context, node: ast.expr) -> Iterator[str]:
         yield f"{context.program.scopes[scope].node.name}: {ast.unparse(node)}" if owners else ast.unparse(node)  # type: ignore[attr-defined]
 
 
-def _asked(context: Context, test: ast.expr) -> set[str]:
+def _asked(context: Context, test: ast.expr, returns: bool = False) -> set[str]:
     """The paths that a condition asks for, if no collective decides it yet."""
     calls = [context.program.call(node) for node in ast.walk(test) if isinstance(node, ast.Call)]
     known = [call for call in calls if call is not None]
     if any("dp2ddp.runtime.from_main_process" in call.names for call in known):
         return set()
-    return set().union(*(_paths(context, call) for call in known if call.names & EXISTENCE))
+    return set().union(*(_paths(context, call, returns) for call in known if call.names & EXISTENCE))
 
 
 def _is_cache(context: Context, node: ast.If | ast.Assert, makers: dict[int, set[str]]) -> bool:
