@@ -400,6 +400,14 @@ class Squeeze(Fact):
 
 
 @dataclass(frozen=True)
+class Lacking(Fact):
+    """``model.head`` of a wrapped model, which the wrapper does not have; ``model``: what is asked for it."""
+
+    model: Anchor
+    what: str
+
+
+@dataclass(frozen=True)
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
@@ -736,6 +744,7 @@ class Facts:
     numbers: tuple[Number, ...] = ()
     draws: tuple[Draw, ...] = ()
     squeezes: tuple[Squeeze, ...] = ()
+    lacking: tuple[Lacking, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
     groups: tuple[OwnGroup, ...] = ()

@@ -1034,26 +1034,60 @@ def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
         assert lab.run(tmp_path / reader, recorded=False, folder=tmp_path).ok().printed == "read\n"
 
 
-def test_what_a_wrapped_model_lacks_is_said(tmp_path: Path) -> None:
-    net = """\
+OF_MODEL = """\
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.head = nn.Linear(8, 2)
+        self.head = nn.Linear(4, 2)
+        self.rate = 0.0
+
+    def size(self, x):
+        return self.head(x).pow(2).mean()
+
+    def set_rate(self, rate):
+        self.rate = rate
 
     def forward(self, x):
         return self.head(x)
 
 
-model = nn.DataParallel(Net())
+torch.manual_seed(0)
+model = Net()
+WRAP
 model.best = 0.0
+model.set_rate(0.1)
+optimizer = torch.optim.SGD(model.head.parameters(), lr=model.rate)
+data = TensorDataset(torch.randn(22, 4), torch.randn(22, 2))
+for inputs, targets in DataLoader(data, batch_size=6):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets) + model.size(inputs)
+    loss.backward()
+    optimizer.step()
+head = model.module.head if hasattr(model, "module") else model.head
+print(head.weight.sum().item(), model.best, model.training, model.rate)
 """
-    uses = "print(model.head.weight.sum(), model.best, model.training)\n"
-    uses += "head = model.module.head if hasattr(model, 'module') else model.head\n"
-    done = converted(tmp_path, HEAD + net + STEPS + uses)
-    said = [it.message for it in done.findings if "the wrapper has no attribute" in it.message]
-    assert said == ["`model.head` fails, as with nn.DataParallel: the wrapper has no attribute `head`"]
-    assert done.scripts[0].left == 1
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        "model = nn.DataParallel(model)",
+        "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)",
+    ],
+)
+def test_what_the_wrapper_lacks_is_asked_of_the_model(tmp_path: Path, lab: Lab, wrap: str) -> None:
+    """A script that is run on one GPU may do so; a step by a method of the model's is averaged, too."""
+    text = HEAD + OF_MODEL
+    done = converted(tmp_path, text.replace("WRAP", wrap))
+    (script,) = done.scripts
+    assert script.tier == "sharded" and not script.left
+    assert done.changes[0].after.count("model.module.") == 6
+    bare = lab.place("bare") / "train.py"
+    bare.write_text(text.replace("WRAP", ""))
+    expected = lab.run(bare, recorded=False).ok().printed.split()
+    found = lab.run(tmp_path / "train.py", processes=2, recorded=False).ok().printed.split()
+    assert found[1:] == expected[1:]
+    assert float(found[0]) == pytest.approx(float(expected[0]), abs=1e-6)
 
 
 def test_what_a_class_assigns_is_not_what_it_sets_by_a_name_that_is_not_known(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dp2ddp.analyse.api.layers import CALLS, OVERRIDES
+from dp2ddp.analyse.api.layers import CALLS, OVERRIDES, WRAP_NAMES
 from dp2ddp.analyse.api.parallel import DDP_WRAPS, STEP_FUNCTIONS, WRAP, is_derived
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.link import Linker, Program
@@ -62,7 +62,9 @@ class Wrappers:
             return None
         if name == "module" and (owner.name == WRAP or owner.name in DDP_WRAPS):
             return self._inside(owner)
-        return (self._of_own_class(owner, name, node) or None) if owner.name == WRAP else None
+        if owner.name != WRAP:
+            return None
+        return self._of_own_class(owner, name, node) or self._of_model(owner, name, node)
 
     def entered(self, value: Value) -> set[int] | None:
         if isinstance(value, Made) and value.name == WRAP:
@@ -112,6 +114,13 @@ class Wrappers:
             inside = (self._attributes.attribute(inner, name, node) for inner in self._inside(wrap))
             found = found.union(*inside)
         return frozenset(found)
+
+    def _of_model(self, wrap: Made, name: str, node: ast.AST) -> Values | None:
+        """What a model has that its DataParallel lacks: it is asked for where the model is not wrapped, too."""
+        own = self.own_classes(wrap) or self._store.field(wrap, name)
+        if own or name in WRAP_NAMES or name.startswith("_"):
+            return None
+        return NOTHING.union(*(self._attributes.attribute(it, name, node) for it in self._inside(wrap)))
 
     def steps(self, wrap: Value) -> dict[str, set[int]]:
         """What a call of a DataParallel runs of its own classes: their functions, by name."""

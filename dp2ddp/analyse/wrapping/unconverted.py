@@ -11,11 +11,12 @@ from dp2ddp.analyse.api.layers import WRAP_NAMES
 from dp2ddp.analyse.api.parallel import DDP_WRAPS, FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Cls, Ext, Func, Made, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.analyse.wrapping.unused import unused, without_backward
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Lacking, Obstacle
 
 KNOWN = {WRAP, *DDP_WRAPS}
 """What wraps, before and after a program is converted."""
@@ -51,7 +52,6 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     "remove it; for BatchNorm use torch.nn.SyncBatchNorm",
                     SHARDED_ONLY,
                 )
-    yield from _lacking(context)
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
     every = (*context.wraps, *context.idle_wraps)
@@ -74,8 +74,8 @@ def _may_wrap(context: Context, call: Call) -> bool:
     return bool((call.names | set(map(full_name, bases))) & KNOWN)
 
 
-def _lacking(context: Context) -> Iterator[Obstacle]:
-    """``model.classifier`` of a wrapped model: an error now, as it was wherever there were several GPUs."""
+def lacking(context: Context) -> Iterator[Lacking]:
+    """``model.classifier`` of a wrapped model: an error wherever there were several GPUs."""
     program = context.program
     plain = {id(call.node) for call in context.wraps if call.callees == {Ext(WRAP)}}
     plain &= context.trained_wraps
@@ -91,13 +91,20 @@ def _lacking(context: Context) -> Iterator[Obstacle]:
             context, node
         ):
             continue
-        if context.runs_in_training(node):
-            yield context.obstacle(
-                node,
-                f"`{ast.unparse(node)}` fails, as with nn.DataParallel: the wrapper has no attribute `{node.attr}`",
-                f"use `{ast.unparse(node.value)}.module.{node.attr}`",
-                NO_TIER,
-            )
+        if context.runs_in_training(node) and _is_known(context, node.value):
+            owner = program.anchor(node.value)
+            yield Lacking(**context.place(node), model=owner, what=ast.unparse(node))
+
+
+def _is_known(context: Context, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    """Whether all that an expression may be is known: of a parameter, what every call gives it."""
+    program = context.program
+    if node in seen:
+        return True
+    parameters = [it for it in program.definitions(node) if isinstance(it, ast.arg)]
+    given = [it for parameter in parameters for it in program.given(parameter)]
+    sources = [*given, *assigned(context, node)] if isinstance(node, ast.Name | ast.Attribute) else []
+    return bool(program.values(node)) and all(_is_known(context, it, seen | {node}) for it in sources)
 
 
 def _is_asked_before(context: Context, node: ast.AST) -> bool:
