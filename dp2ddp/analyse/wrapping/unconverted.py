@@ -16,7 +16,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Cls, Ext, Func, Made, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.analyse.wrapping.unused import unused, without_backward
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Lacking, Obstacle
+from dp2ddp.facts import SHARDED_ONLY, Lacking, Obstacle
 
 KNOWN = {WRAP, *DDP_WRAPS}
 """What wraps, before and after a program is converted."""
