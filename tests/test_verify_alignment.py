@@ -107,3 +107,57 @@ def test_draws_for_samples_beside_those_for_all_are_no_difference(
     Path("train.py").write_text(DRAWING)
     done = here(lab.warm, monkeypatch, capsys)("verify", "--exact", "train.py", "--processes", processes)
     assert done.code == 0 and done.out.startswith("MATCH over 8 steps"), done.out
+
+
+ACTING = """\
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+torch.manual_seed(0)
+
+
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.value = nn.Linear(4, 2), nn.Linear(4, 1)
+
+    def forward(self, seen, action=None):
+        chosen = Normal(self.mean(seen), 0.5)
+        if action is None:
+            action = chosen.sample()
+        return action, chosen.log_prob(action).sum(1), self.value(seen).view(-1)
+
+
+agent = Agent()
+wrapped = nn.DataParallel(agent)
+optimizer = torch.optim.SGD(agent.parameters(), lr=0.05)
+seen = torch.randn(3, 4)
+for iteration in range(3):
+    memory = []
+    for step in range(8):
+        with torch.no_grad():
+            action, old, value = agent(seen)
+        memory.append((seen, action, old, -action.pow(2).sum(1)))
+        seen = seen + 0.1 * torch.cat([action, -action], 1)
+    places, actions, olds, gains = (torch.cat(it) for it in zip(*memory))
+    order = torch.randperm(len(places))
+    for start in range(0, len(places), 8):
+        rows = order[start : start + 8]
+        _, new, value = wrapped(places[rows], actions[rows])
+        gain = (gains[rows] - gains[rows].mean()) / gains[rows].std()
+        loss = -((new - olds[rows]).exp() * gain).mean() + (value - gains[rows]).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(iteration, loss.item(), gains.mean().item())
+"""
+
+
+def test_a_model_that_acts_past_its_wrapper_acts_alike_on_all_ranks(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(ACTING)
+    done = here(lab.warm, monkeypatch, capsys)("verify", "train.py", "--processes", "2")
+    assert done.code == 0 and done.out.startswith("MATCH over 9 steps"), done.out

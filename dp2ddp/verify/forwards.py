@@ -92,7 +92,9 @@ class Forwards:
             state = draws.states()
             learns = _learns(module)
             count = self._counts[number, learns]
-            draws.seed((number, learns, count, self._replica()))
+            # called past its wrapper it draws as the program does: alike on all ranks
+            replica = self._replica() if self.runs_wrapped() else 0
+            draws.seed((number, learns, count, replica))
             kept = state, draws.Watched(state), f"{number} {count}", None if learns else inputs
         if not self._running and torch._C._current_graph_task_id() == -1:
             self._note_root(module)
@@ -103,11 +105,14 @@ class Forwards:
 
         @functools.wraps(forward)
         def noted(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-            if not any(one is wrapper for one, _ in self._running):
+            running = self._running
+            if not any(one is wrapper for one, _ in running):
                 self._enter(wrapper)
+                self._stack.set((*running, (wrapper, None)))
             self._drew = False
             reference.cuts.clear()
             result = forward(wrapper, *args, **kwargs)
+            self._stack.set(running)
             if len(reference.cuts) > 1 and torch.is_grad_enabled():
                 self.journal.add("uneven", most=max(reference.cuts), least=min(reference.cuts))
             return wrapper.module(*args, **kwargs) if self._whole and self._drew else result
