@@ -477,6 +477,13 @@ MEANS = {
         ("import torch\n", "import torch\nimport torchvision\n"),
     ),
     "a module with a loop": program((CRITERION, MODULE)),
+    "numbered heads, each with its weight": program(
+        (MODEL, SEVERAL),
+        (
+            LOSS,
+            "loss = sum(w * (k + 1) * criterion(o, targets.cuda()) for k, (w, o) in enumerate(zip((0.5, 0.2), outputs)))",
+        ),
+    ),
     "outputs in a list": program(
         (MODEL, SEVERAL),
         (LOSS, "loss, seen = weighed(outputs, targets.cuda())"),

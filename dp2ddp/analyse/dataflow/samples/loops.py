@@ -95,13 +95,21 @@ def _paired(drawn: list[Value], source: ast.expr) -> list[Value]:
     return [Unclear(source) if it in PLAIN else it for it in drawn]
 
 
+def _unclear(each: Value, source: ast.expr) -> Value | None:
+    """What is not clear of what a round gets, whose parts have names of their own: ``k, (weight, output)``."""
+    if isinstance(each, Held) and any(isinstance(it, Held) for _, it in each.entries):
+        return next((it for _, part in each.entries if (it := _unclear(part, source)) is not None), None)
+    found = kinds.tensor(each, source)
+    return found if isinstance(found, Unclear) else None
+
+
 def comprehended(samples: Samples, node: ast.AST, element: ast.expr, frame: Frame) -> Value:
     """What a comprehension makes, of what its element is."""
     by_sample = False
     for part in node.generators:  # type: ignore[attr-defined]
         each = samples.drawn_in(part.iter, frame)
-        if isinstance(kinds.tensor(each, part.iter), Unclear):
-            return kinds.tensor(each, part.iter)
+        if (unclear := _unclear(each, part.iter)) is not None:
+            return unclear
         if any(samples.is_data(test, frame) for test in part.ifs):
             return Unclear(node)
         by_sample |= kinds.is_of_samples(each)
