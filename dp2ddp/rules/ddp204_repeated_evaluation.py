@@ -115,7 +115,8 @@ def _edits(evaluation: Evaluation) -> Iterator[Edit]:
 
 def _divided(evaluation: Evaluation, division: Division) -> Iterator[Edit]:
     holes = {"ddp": evaluation.ddp, "loader": evaluation.at, "forward": division.forward}
-    yield Replace(evaluation.at, "{ddp}.divide_batches({loader})", holes)
+    whole = ", whole=True" * division.loads_whole
+    yield Replace(evaluation.at, f"{{ddp}}.divide_batches({{loader}}{whole})", holes)
     after = [f"{name} = {division.counted}.size(0)" for name in division.counts]
     if division.into is not None and division.rows:
         names = ", ".join(division.rows)

@@ -80,10 +80,7 @@ def shard(
     if training:
         unwrapped.divided(if_wrapped)
     cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training, stands_in=training)
-    kind, more = sharing(loader) if whole else (type(loader), {})
-    sharded = _become_sharded(object.__new__(_class(kind)), loader, cut, weighed, if_wrapped, whole)
-    sharded.__dict__.update(more)
-    return sharded
+    return _copied(loader, cut, weighed, if_wrapped, whole)
 
 
 def shard_batches(loader: DataLoader) -> DataLoader:
@@ -108,7 +105,7 @@ def shard_batches(loader: DataLoader) -> DataLoader:
     return _evaluated(loader, "shard_batches()", _BATCHES, turn)
 
 
-def divide_batches(loader: DataLoader) -> DataLoader:
+def divide_batches(loader: DataLoader, whole: bool = False) -> DataLoader:
     """Give each rank its part of every batch, for an evaluation that joins the outputs again by ``whole_batch``.
 
     ``whole_batch`` makes the outputs of the model whole again, and what else the loop looks at. All that follows is
@@ -124,6 +121,7 @@ def divide_batches(loader: DataLoader) -> DataLoader:
     Args:
         loader: any DataLoader, drawn from and cut as by ``shard``. A rank without a sample of its own gets rank 0's
             part, of which ``whole_batch`` takes nothing.
+        whole: as in ``shard``, for a ``collate_fn`` that looks at several samples.
 
     Returns:
         A DataLoader as from ``shard``. The same one at each call. In a plain process or a group of one, ``loader``
@@ -133,17 +131,33 @@ def divide_batches(loader: DataLoader) -> DataLoader:
         TypeError, ValueError: as in ``shard``.
     """
     cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training=False, stands_in=True)
-    return _evaluated(loader, "divide_batches()", _DIVIDED, cut)
+    return _evaluated(loader, "divide_batches()", _DIVIDED, cut, whole)
 
 
-def _evaluated(loader: DataLoader, what: str, name: str, cut: dealing.Cut | dealing.Turn) -> DataLoader:
+def _evaluated(
+    loader: DataLoader, what: str, name: str, cut: dealing.Cut | dealing.Turn, whole: bool = False
+) -> DataLoader:
     """What deals a loader's batches for evaluation, kept under a name by the loader."""
     if ranks.is_alone(what):
         return loader
     loader = _divisible(loader, what)
     if name not in loader.__dict__:
-        loader.__dict__[name] = _become_sharded(object.__new__(_class(type(loader))), loader, cut)
+        loader.__dict__[name] = _copied(loader, cut, whole=whole)
     return loader.__dict__[name]
+
+
+def _copied(
+    loader: DataLoader,
+    cut: dealing.Cut | dealing.Turn,
+    weighed: bool = True,
+    if_wrapped: bool = False,
+    whole: bool = False,
+) -> DataLoader:
+    """A sharded copy of a loader; ``whole``: one whose batches are loaded once per machine."""
+    kind, more = sharing(loader) if whole else (type(loader), {})
+    copy = _become_sharded(object.__new__(_class(kind)), loader, cut, weighed, if_wrapped, whole)
+    copy.__dict__.update(more)
+    return copy
 
 
 def positions(loader: DataLoader) -> list[list[int | None]]:

@@ -29,7 +29,7 @@ from dp2ddp.analyse.dataflow.samples.writes.looks import looks_in
 from dp2ddp.analyse.evaluation.evaluating import EvaluationLoop, Surroundings, Whole, base_name, draws_always
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.training import loaders
+from dp2ddp.analyse.training import loaders, padding
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Division
 
@@ -56,6 +56,7 @@ class Divided(EvaluationLoop):
 
     def __init__(self, around: Surroundings, loop: BatchLoop) -> None:
         super().__init__(around, loop)
+        self._loads_whole = False  # whether its batches are put together of all their samples
         self._dealt = self._of_batch()
         self._places: set[ast.AST] = {
             it for it in ast.walk(self.node.target) if isinstance(it, ast.Name) and it.id in self._dealt
@@ -86,7 +87,7 @@ class Divided(EvaluationLoop):
         return draw, self._division(forward)
 
     def _check_loader(self, draw: ast.expr) -> None:
-        """Its batches have several samples, put together as torch does it."""
+        """Its batches have several samples, and an entry for each of them."""
         for made in self.program.values(draw):
             call = self.context.loader_call(made.site) if self.context.is_loader(made) else None  # type: ignore[union-attr]
             if call is None:
@@ -100,11 +101,12 @@ class Divided(EvaluationLoop):
                 raise Whole(call.node, "a batch of 1 can't be divided")
             given = loaders.given_for(self.context, call, "collate_fn")
             for collate in [*given, *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
-                if ast.unparse(collate) == "None":
-                    continue
-                raise Whole(
-                    collate, f"batches made by `{ast.unparse(collate)}` may not be divisible by samples"
-                )
+                if ast.unparse(collate) != "None" and not padding.hands_rows(self.context, made.site):  # type: ignore[union-attr]
+                    raise Whole(
+                        collate, f"batches made by `{ast.unparse(collate)}` may not be divisible by samples"
+                    )
+            loader = self.program.call(self.program.node(made.site))  # type: ignore[union-attr]
+            self._loads_whole |= loader is not None and padding.needs_whole(self.context, loader) is not None
 
     def _check_target(self) -> None:
         """The batch is given to names, which nothing but the function looks at."""
@@ -459,6 +461,7 @@ class Divided(EvaluationLoop):
             counts=tuple(counts),
             sizes=tuple(place(it) for name, it in sizes if name not in {*rows, *beside}),
             counted=counted,
+            loads_whole=self._loads_whole,
         )
 
     def _check_one_tensor(self, names: list[str], forward: _Forward) -> None:

@@ -70,12 +70,18 @@ def whole(context: Context, training: set[int]) -> dict[int, str]:
     for call in context.loaders:
         if id(call.node) not in training or getattr(call.node, "own_batch", None) is not None:
             continue
-        places = [(one, across(it)) for one in collates(context, call) for it in collated(context, one)]
-        place = next(((one, it) for one, it in places if it is not None), None)
-        if place is not None and hands_rows(context, id(call.node)):
-            given, at = place
-            found[id(call.node)] = ast.unparse(at if isinstance(at, ast.expr) else given)
+        needs = needs_whole(context, call)
+        if needs is not None and hands_rows(context, id(call.node)):
+            found[id(call.node)] = ast.unparse(needs)
     return found
+
+
+def needs_whole(context: Context, call: Call) -> ast.expr | None:
+    """What puts a loader's batches together in a way that needs all of their samples."""
+    for given in collates(context, call):
+        for place in filter(None, map(across, collated(context, given))):
+            return place if isinstance(place, ast.expr) else given
+    return None
 
 
 def hands_rows(context: Context, loader: int) -> bool:
