@@ -595,8 +595,8 @@ class Division:
 
     ``forward`` is the model's call, in ``statement``, ``into`` the one name that the outputs are given alone. ``rows``
     are the names whose rows are looked at behind it, ``beside`` those in the statement itself. ``counts`` are names,
-    ``sizes`` expressions, that give the number of samples: as many as ``counted`` has rows. ``loads_whole``: batches are
-    put together of all their samples, and then divided.
+    ``sizes`` expressions, that give the number of samples: as many as ``counted`` has rows. ``loads_whole``: batches
+    are put together of all their samples, and then divided.
     """
 
     forward: Anchor
