@@ -1090,6 +1090,40 @@ def test_what_the_wrapper_lacks_is_asked_of_the_model(tmp_path: Path, lab: Lab, 
     assert float(found[0]) == pytest.approx(float(expected[0]), abs=1e-6)
 
 
+COMPILED = """\
+torch.manual_seed(0)
+model = torch.compile(nn.DataParallel(nn.Linear(4, 2)), backend="eager")
+if os.path.exists("model.pt"):
+    model.load_state_dict(torch.load("model.pt"))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(22, 4), torch.randn(22, 2))
+for inputs, targets in DataLoader(data, batch_size=6):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+torch.save(model.state_dict(), "model.pt")
+print(sum(it.sum().item() for it in model.parameters()))
+"""
+
+
+def test_a_compiled_model_is_the_wrapped_one(tmp_path: Path, lab: Lab) -> None:
+    """Its checkpoints are the bare model's then; it goes on with those of before."""
+    done = converted(tmp_path, HEAD + COMPILED)
+    assert done.scripts[0].tier == "sharded"
+    before = lab.place("before") / "train.py"
+    before.write_text(HEAD + COMPILED)
+    expected = [lab.run(before, recorded=False, folder=before.parent).ok().printed for _ in range(2)]
+    (before.parent / "model.pt").unlink()
+    found = []
+    for text in (HEAD + COMPILED, (tmp_path / "train.py").read_text()):
+        before.write_text(text)
+        processes = 1 + ("dp2ddp" in text)
+        found.append(lab.run(before, processes=processes, recorded=False, folder=before.parent).ok().printed)
+    assert [float(it) for it in found] == pytest.approx([float(it) for it in expected], abs=1e-9)
+    assert set(torch.load(before.parent / "model.pt")) == {"weight", "bias"}
+
+
 def test_what_a_class_assigns_is_not_what_it_sets_by_a_name_that_is_not_known(
     tmp_path: Path, lab: Lab
 ) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-PREFIX = "module."
+PREFIXES = ("module.", "_orig_mod.")
+"""What DataParallel and DistributedDataParallel put before every key, and what torch.compile does."""
 
 _is_saving = False  # whether wrapped models are pickled as the bare ones
 
@@ -45,7 +46,7 @@ def reduced(model: torch.nn.Module, kind: type) -> Any:
 def strip_module_prefix(state_dict: Any, model: torch.nn.Module | None = None) -> Any:
     """A state dict without the ``module.`` that DataParallel and DistributedDataParallel put before every key.
 
-    Taken off as often as *every* key has it. A checkpoint of a bare model comes back as it is.
+    And without the ``_orig_mod.`` of ``torch.compile``. Taken off as often as *every* key has it. A checkpoint of a bare model comes back as it is.
 
     Args:
         state_dict: what ``state_dict()`` gave; it is not changed. Anything but a mapping with keys of type str
@@ -59,17 +60,23 @@ def strip_module_prefix(state_dict: Any, model: torch.nn.Module | None = None) -
     if not isinstance(state_dict, Mapping) or not all(isinstance(key, str) for key in state_dict):
         return state_dict
     own = set(model.state_dict()) if model is not None else None
-    while state_dict and all(key.startswith(PREFIX) for key in state_dict) and not _fits(state_dict, own):
-        state_dict = _strip_once(state_dict)
+    while (prefix := _prefix(state_dict)) and not _fits(state_dict, own):
+        state_dict = _strip_once(state_dict, prefix)
     return state_dict
+
+
+def _prefix(state_dict: Mapping[str, Any]) -> str:
+    """What every key begins with, of what wrappers put there."""
+    every = (it for it in PREFIXES if all(key.startswith(it) for key in state_dict))
+    return next(every, "") if state_dict else ""
 
 
 def _fits(state_dict: Mapping[str, Any], own: set[str] | None) -> bool:
     return own is not None and not own.isdisjoint(state_dict)
 
 
-def _strip_once(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-    items = [(key[len(PREFIX) :], value) for key, value in state_dict.items()]
+def _strip_once(state_dict: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+    items = [(key[len(prefix) :], value) for key, value in state_dict.items()]
     if isinstance(state_dict, dict):
         stripped = copy(state_dict)
         stripped.clear()
@@ -80,7 +87,7 @@ def _strip_once(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
     if metadata is not None:
         # "" is the wrapper itself, "module" the model in it
         renamed = [
-            (key[len(PREFIX) :], value) for key, value in metadata.items() if f"{key}.".startswith(PREFIX)
+            (key[len(prefix) :], value) for key, value in metadata.items() if f"{key}.".startswith(prefix)
         ]
         stripped._metadata = OrderedDict(renamed)
     return stripped

@@ -136,4 +136,4 @@ def _chaotic(run: Notes, others: Sequence[Notes]) -> float:
 
 def bare_key(key: str) -> str:
     """The key of a checkpoint's value without what a wrapper adds."""
-    return re.sub(r"(?<!\w)module\.", "", key, count=1)
+    return re.sub(r"(?<!\w)(_orig_mod\.)?module\.", "", key, count=1)

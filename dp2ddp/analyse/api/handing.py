@@ -12,6 +12,7 @@ SAME_OBJECT = frozenset("""
 COPIES = {
     "copy.copy",
     "copy.deepcopy",
+    "torch.compile",
     "dp2ddp.runtime.local_batch",
     "dp2ddp.runtime.share",
     "dp2ddp.runtime.shard",
