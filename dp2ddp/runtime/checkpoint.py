@@ -46,7 +46,8 @@ def reduced(model: torch.nn.Module, kind: type) -> Any:
 def strip_module_prefix(state_dict: Any, model: torch.nn.Module | None = None) -> Any:
     """A state dict without the ``module.`` that DataParallel and DistributedDataParallel put before every key.
 
-    And without the ``_orig_mod.`` of ``torch.compile``. Taken off as often as *every* key has it. A checkpoint of a bare model comes back as it is.
+    And without the ``_orig_mod.`` of ``torch.compile``. Taken off as often as *every* key has it. A checkpoint of a
+    bare model comes back as it is.
 
     Args:
         state_dict: what ``state_dict()`` gave; it is not changed. Anything but a mapping with keys of type str

@@ -88,6 +88,11 @@ class Answers:
     """The answers that follow from what stands under the conditions, by the identity of what branches."""
     _truths: dict[int, bool | None] = field(default_factory=dict)
     _hits: dict[int, bool] = field(default_factory=dict)
+    _hitting: dict[int, bool] = field(default_factory=dict)
+    _leaving: dict[int, bool] = field(default_factory=dict)
+    _asking: int = 0  # how many functions are being asked about: what is found meanwhile may be provisional
+    _calls: dict[int, list[list[Scope]]] = field(default_factory=dict)
+    """What calls run that an expression is sure to make, of those that may come there: that hangs on no answer."""
     _reached: dict[int, bool | None] = field(default_factory=dict)
     _subjects: dict[int, str] = field(default_factory=dict)
 
@@ -101,7 +106,8 @@ class Answers:
         branching = [it for it in nodes if isinstance(it, ast.stmt | ast.IfExp | ast.BoolOp)]
         for _ in range(ROUNDS):
             before = len(self.known), len(self.structural)
-            self._truths.clear(), self._hits.clear(), self._reached.clear()
+            for memo in (self._truths, self._hits, self._reached, self._leaving, self._hitting):
+                memo.clear()
             for node in branching:
                 self._learn(node)
             if (len(self.known), len(self.structural)) == before:
@@ -169,11 +175,13 @@ class Answers:
         truth = self.truth(test)
         if truth is not None and (truth is not answer or self._constants.truth(test) is None):
             return  # what constants say alone is a setting: it is known where ranks hang on it
-        self.structural.setdefault(id(node), answer)
+        if self.structural.setdefault(id(node), answer) is answer:
+            self._hitting.clear()
         if self._is_reached(node) or self._wraps_there(node, answer):
             said = self.implied(self.said(test, answer))
             if not self.contradict(said, self.known):
                 self.known |= said
+                self._hitting.clear()
 
     def _wraps_there(self, node: ast.AST, answer: bool) -> bool:
         """Whether DataParallel is come to by the answer: then the condition is asked."""
@@ -212,6 +220,11 @@ class Answers:
         return True
 
     def _may_leave(self, statement: ast.stmt) -> bool:
+        if id(statement) not in self._leaving:
+            self._leaving[id(statement)] = self._leaves(statement)
+        return self._leaving[id(statement)]
+
+    def _leaves(self, statement: ast.stmt) -> bool:
         if isinstance(statement, ast.If):
             truth = self.truth(statement.test)
             ways = (statement.body, statement.orelse) if truth is None else ()
@@ -244,11 +257,21 @@ class Answers:
         """Whether a function is sure to come there, and is none that wraps a model in DataParallel."""
         if scope.index not in self._hits:
             self._hits[scope.index] = False
+            self._asking += 1
             hit = isinstance(scope.node, FUNCTIONS) and self.leads_there(scope.body)
+            self._asking -= 1
             self._hits[scope.index] = hit and not self._wraps(scope.body)
         return self._hits[scope.index]
 
     def _hits_statement(self, node: ast.stmt) -> bool:
+        if id(node) in self._hitting:
+            return self._hitting[id(node)]
+        hits = self._comes_there(node)
+        if not self._asking:
+            self._hitting[id(node)] = hits
+        return hits
+
+    def _comes_there(self, node: ast.stmt) -> bool:
         match node:
             case ast.If():
                 if self._hits_expression(node.test):
@@ -274,10 +297,16 @@ class Answers:
             case ast.Assign(targets=[target], value=ast.Constant(value=bool() as value)):
                 whole = replace(Literal(self.subject(target)), positive=not value)
                 return not isinstance(target, ast.Name) and whole in self.known
-        return any(self._hits_expression(it) for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
+        return self._hits_expression(node)
 
-    def _hits_expression(self, node: ast.expr) -> bool:
-        return any(isinstance(it, ast.Call) and self._hits_call(it) for it in self._sure(node))
+    def _hits_expression(self, node: ast.expr | ast.stmt) -> bool:
+        """Whether an expression, or those of a statement without a block, is sure to come there."""
+        if id(node) not in self._calls:
+            parts = [node] if isinstance(node, ast.expr) else ast.iter_child_nodes(node)
+            made = (self._sure(it) for it in parts if isinstance(it, ast.expr))
+            found = (self._leading(it) for sure in made for it in sure if isinstance(it, ast.Call))
+            self._calls[id(node)] = [it for it in found if it is not None]
+        return any(all(map(self.never_runs, functions)) for functions in self._calls[id(node)])
 
     def _sure(self, node: ast.AST) -> Iterator[ast.AST]:
         """All nodes that an expression is sure to evaluate."""
@@ -293,15 +322,16 @@ class Answers:
                 for child in ast.iter_child_nodes(node):
                     yield from self._sure(child)
 
-    def _hits_call(self, node: ast.Call) -> bool:
+    def _leading(self, node: ast.Call) -> list[Scope] | None:
+        """The functions by all of which a call comes there; none where it does itself, None where it never does."""
         call = self.context.program.call(node)
         if call is None or self.blank or own_ranks.in_handler(self.context, node):
-            return False
+            return None
         if own_ranks.needs_them(self.context, call):
-            return True
+            return []
         entered = [scope for it in call.callees for scope, *_ in self.context.program.targets(it, call)]
         functions = [self.context.program.scopes[index] for index in entered]
-        return bool(functions) and not call.names and all(map(self.never_runs, functions))
+        return functions if functions and not call.names else None
 
     # What conditions answer
 
