@@ -1193,6 +1193,70 @@ def test_devices_that_are_only_known_where_an_option_asks_for_several(
     assert float(printed[1][-1]) == pytest.approx(float(printed[0][-1]), abs=1e-6)
 
 
+NAMED = """\
+import argparse
+import json
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Task:
+    def __init__(self, width, settings):
+        self.settings = settings
+        self.gpus = settings["gpus"]
+        self.model = nn.Linear(width, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.parallel = self.model
+        if self.gpus > 1:
+            self.parallel = nn.DataParallel(self.model, device_ids=list(range(self.gpus)))
+
+    def step(self, inputs, targets):
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.parallel(inputs), targets)
+        loss.backward()
+        self.optimizer.step()
+
+
+def task_of(name, settings):
+    if name == "plain":
+        task = Task(8, settings)
+    else:
+        raise ValueError(name)
+    return task
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", default="plain")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    settings = json.loads('{"gpus": 2}')
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    task = task_of(args.name, settings)
+    for inputs, targets in DataLoader(data, batch_size=16):
+        task.step(inputs, targets)
+    print(task.model.weight.sum().item())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_devices_are_chosen_by_names_that_are_there(lab: Lab, tmp_path: Path) -> None:
+    """A condition round the call that makes the object is of the caller's names."""
+    (change,) = convert(Project.of({Path("/example/train.py"): NAMED})).changes
+    printed = []
+    for name, text in {"before": NAMED, "after": change.after}.items():
+        script = tmp_path / f"{name}.py"
+        script.write_text(text)
+        run = lab.run(script, processes=1 if name == "before" else 2, recorded=False)
+        printed.append(float(run.ok().printed))
+    assert printed[1] == pytest.approx(printed[0], abs=1e-6)
+
+
 TEACHER = """\
 def fit(teacher, path):
     optimizer = torch.optim.SGD(teacher.parameters(), lr=0.1)

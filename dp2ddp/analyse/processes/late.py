@@ -82,6 +82,7 @@ def _late(context: Context, entry: Entry, wanted: Devices) -> Late | None:
         return _at_wrap(context, wanted)
     statement, after = place
     anchor = program.anchor(statement)
+    expression = _seen(context, expression, wanted, scope)
     written = with_condition(context, expression)
     return Late(anchor, context.ddp(anchor.path), after, written, scripts=frozenset([entry.file.path]))
 
@@ -89,20 +90,26 @@ def _late(context: Context, entry: Entry, wanted: Devices) -> Late | None:
 def _at_wrap(context: Context, wanted: Devices) -> Late:
     """The devices are chosen where the model is wrapped, and by what stands there."""
     program = context.program
-    statement = program.statement(wanted.wrap)
-    anchor = program.anchor(statement)
-    scripts = context.run_by(wanted.wrap)
-    scope: Scope | None = program.scope(wanted.wrap)
+    wrap: ast.Call = wanted.wrap  # type: ignore[assignment]
+    anchor = program.anchor(program.statement(wrap))
+    chosen = _seen(context, wanted.expression, wanted, program.scope(wrap))
+    return Late(
+        anchor, context.ddp(anchor.path), False, ast.unparse(chosen), scripts=context.run_by(wanted.wrap)
+    )
+
+
+def _seen(context: Context, chosen: ast.expr | None, wanted: Devices, scope: Scope) -> ast.expr:
+    """What chooses the devices, without options that have no name where the model is wrapped."""
+    within: Scope | None = scope
     scopes = []
-    while scope is not None:
-        scopes.append(scope)
-        scope = scope.parent
-    chosen = wanted.expression
-    if hidden_name(context, chosen, scopes) is not None:  # an option that has no name there
-        call = program.call(wanted.wrap)
-        given = context.wrappers.argument(call, "device_ids", 1) if call is not None else None
-        chosen = given if given is not None else ast.Constant(None)
-    return Late(anchor, context.ddp(anchor.path), False, ast.unparse(chosen), scripts=scripts)
+    while within is not None:
+        scopes.append(within)
+        within = within.parent
+    if chosen is not None and hidden_name(context, chosen, scopes) is None:
+        return chosen
+    call = context.program.call(wanted.wrap)
+    given = context.wrappers.argument(call, "device_ids", 1) if call is not None else None
+    return given if given is not None else ast.Constant(None)
 
 
 def _place(
