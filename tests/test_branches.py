@@ -245,7 +245,9 @@ def test_every_spelling_is_converted_beside(name: str) -> None:
     assert not [it for it in conversion.findings if it.is_left]
     tier = (
         "whole batch"
-        if "table" in name and "trainers" not in name or name.startswith("one class")
+        if ("table" in name and "trainers" not in name)
+        or name.startswith("one class")
+        or "goes back" in name  # one GPU may be chosen: then the model stays as it is, on every rank
         else "sharded"
     )
     assert conversion.scripts[0].tier == tier

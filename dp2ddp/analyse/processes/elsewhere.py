@@ -254,12 +254,14 @@ def written_at(context: Context, expression: ast.expr | None, place: ast.AST) ->
     return context.program.anchor(expression) if written else ast.unparse(expression)
 
 
-def hidden_name(context: Context, expression: ast.expr | None, scopes: list[Scope]) -> ast.Name | None:
-    """A name of an expression that none of some scopes binds."""
+def hidden_name(
+    context: Context, expression: ast.expr | None, scopes: list[Scope], own: str = ""
+) -> ast.Name | None:
+    """A name of an expression that none of some scopes binds; ``own``: what an object is called in all its methods."""
     program = context.program
     nodes = list(ast.walk(expression)) if expression is not None else []
     for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id != own:
             outside = [definition for definition in program.definitions(node) if definition not in nodes]
             unknown = any(program.scope(definition) not in scopes for definition in outside)
             if unknown and not (scopes and _import(context, node, scopes[0].file)):

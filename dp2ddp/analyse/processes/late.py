@@ -105,7 +105,8 @@ def _seen(context: Context, chosen: ast.expr | None, wanted: Devices, scope: Sco
     while within is not None:
         scopes.append(within)
         within = within.parent
-    if chosen is not None and hidden_name(context, chosen, scopes) is None:
+    own = scope.params[0] if scope.owner is not None and scope.params else ""
+    if chosen is not None and hidden_name(context, chosen, scopes, own) is None:
         return chosen
     call = context.program.call(wanted.wrap)
     given = context.wrappers.argument(call, "device_ids", 1) if call is not None else None

@@ -388,6 +388,7 @@ def _beside(
 ) -> Condition | Problem:
     """The conditions that choose between DataParallel and a distributed branch: it is wrapped after them."""
     guard = branches.condition(context, statement)
+    is_lifted = guard is not None
     if guard is None:
         guard = f"not {context.ddp(context.program.file(statement).path)}.stands_aside()"
     if outermost is None or not isinstance(statement, ast.Assign):
@@ -401,7 +402,9 @@ def _beside(
         if not lost and _is_about_gpus(context, around, branch):
             continue
         whole = _whole(context, around, branch, target)
-        if whole is not None or (not lost and is_choice(context, around.test)):
+        # where the other branch may choose a GPU, the wrap goes on only beside a condition that says so
+        is_told = is_lifted or branch in around.body
+        if whole is not None or (is_told and not lost and is_choice(context, around.test)):
             target = whole or target
         else:
             return unclear(
