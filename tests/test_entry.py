@@ -867,6 +867,13 @@ def test_devices_that_are_given_under_an_option_are_chosen_by_it() -> None:
     numbered = tail.replace("model = nn.Linear(8, 8)", "model = nn.Linear(8, 8).to(f'cuda:{args.gpu}')")
     text = convert(Project.of({PATH: PROGRAM + numbered})).changes[0].after
     assert "ddp.init(devices=[1, 3] if args.multi else [args.gpu])\n" in text
+    known = PROGRAM.replace(
+        "return parser.parse_args()", "args, rest = parser.parse_known_args()\n    return args"
+    )
+    assert known != PROGRAM
+    one = tail.replace("args = parse()\n", "args = parse()\ntorch.cuda.set_device(args.gpu)\n")
+    text = convert(Project.of({PATH: known + one})).changes[0].after
+    assert "ddp.init(devices=[1, 3] if args.multi else [args.gpu])\n" in text
     listed = "if args.multi:\n    args.devices = [1, 3]\n    args.gpu = args.devices[0]\nmodel = "
     listed = numbered.replace("model = ", listed, 1).replace("(model, [1, 3])", "(model, args.devices)")
     text = convert(Project.of({PATH: PROGRAM + listed})).changes[0].after

@@ -294,7 +294,8 @@ def tier(script: Script) -> str:
             _divided(script.path, [at for at, it in script.dealt if it == how], how) for how in hows
         )
         by = f", by {_count(len(script.assumptions), 'assumption')}" * script.is_assumed
-        return f"{script.tier}{by}: each rank loads its part of every batch" + f" ({dealt})" * bool(dealt)
+        gets = "takes" if "ddp.local_batch" in dealt else "loads"  # of what every rank loads whole
+        return f"{script.tier}{by}: each rank {gets} its part of every batch" + f" ({dealt})" * bool(dealt)
     return f"{script.tier}, because of {places(script.path, script.reasons)}: every rank gets the whole batch"
 
 

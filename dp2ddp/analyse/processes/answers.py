@@ -670,7 +670,7 @@ def is_options(context: Context, node: ast.expr) -> bool:
 
 def is_parsed(value: Value) -> bool:
     """Whether a value is what a parser made of the command line."""
-    return full_name(value).endswith(".parse_args")
+    return full_name(value).endswith((".parse_args", ".parse_known_args.[]"))
 
 
 def _leaves(block: list[ast.stmt]) -> bool:
