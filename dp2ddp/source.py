@@ -54,6 +54,8 @@ _MOST_BESIDE, _DEEPEST_BESIDE = 1000, 3
 # What stands in the folder of a project, and not in those below it.
 _OF_REPOSITORIES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _OF_PROJECTS = (*_OF_REPOSITORIES, "README.md", "README.rst", "README", "LICENSE", "requirements.txt")
+# How many files that load something are those of a collection of programs.
+_MANY = 40
 # What is not in a folder of a project that is only explained by a README of its own.
 _OF_WHOLE_PROJECTS = (
     *(*_OF_REPOSITORIES, "LICENSE", "LICENSE.txt", "LICENSE.md", "license.txt", "COPYING"),
@@ -640,7 +642,7 @@ class _Reader:
             self._packages(path)
         unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
         files = dict(sorted(self.files.items()))
-        homes = {path: _home(path, root, finder.reach(path)) for path in alone}
+        homes = {path: self._searched(_home(path, root, finder.reach(path)), root) for path in alone}
         beside = {it.path: it for home in dict.fromkeys(homes.values()) for it in self._beside(home)}
         known = frozenset(named)
         copies = frozenset(folder for folder, is_copy in self.copies.items() if is_copy)
@@ -658,13 +660,27 @@ class _Reader:
             homes,
         )
 
+    def _searched(self, home: Path, root: Path) -> Path:
+        """Where readers of a program's checkpoints are looked for: in its whole project, or else in a folder of it.
+
+        Where so many files load something that it is a collection of programs, it is those beside the program.
+        """
+        whole = _whole_project(home, root)
+        if whole == home:
+            return home
+        return home if len(list(islice(self._loading(whole), _MANY))) == _MANY else whole
+
     def _beside(self, home: Path) -> Iterator[SourceFile]:
         """The files in a folder, and below it, that load something by the names that a wrap gives."""
+        for path, data in self._loading(home):
+            if isinstance(file := load(path, data), SourceFile):
+                yield file
+
+    def _loading(self, home: Path) -> Iterator[tuple[Path, bytes]]:
         known = self.files.keys() | self.unreadable.keys()
         for path, data in _below(home, known):
-            fits = b"load" in data and any(it in data for it in _OF_WRAPS)
-            if fits and isinstance(file := load(path, data), SourceFile):
-                yield file
+            if b"load" in data and any(it in data for it in _OF_WRAPS):
+                yield path, data
 
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:
@@ -1253,7 +1269,7 @@ def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
         beyond = not (inside and folder.is_relative_to(root))
         alone = not beyond and all(it.is_relative_to(folder) for it in used)
         if _has_any(folder, _OF_PROJECTS if alone else _OF_REPOSITORIES):
-            return _whole_project(folder, root)
+            return folder
     return root if inside else path.parent
 
 

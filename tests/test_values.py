@@ -833,6 +833,24 @@ def test_readers_in_other_folders_of_the_project_are_named(
     assert [name for name in said if "nothing is loaded" in said[name]] == ["loose.py"]
 
 
+def test_readers_of_other_programs_of_a_collection_are_not_looked_for(tmp_path: Path) -> None:
+    """Where a repository holds many programs, each in a folder with a README of its own."""
+    reader = (
+        "import torch\nfrom torch import nn\n\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+        "model.load_state_dict(torch.load('m.pt'))\n"
+    )
+    others = {
+        f"{number}/{name}": text
+        for number in range(45)
+        for name, text in (("test.py", reader), ("README.md", ""))
+    }
+    own = {f"src/{name}": READERS[name] for name in ("train.py", "net.py")}
+    more = {"src/read.py": reader, "src/README.md": "", ".git/config": "", "LICENSE": ""}
+    done = converted(tmp_path, {**own, **more, **others}, "src/train.py")
+    said = [it.location.path.name for it in done.findings if "expects keys with `module.`" in it.message]
+    assert said == ["read.py"]
+
+
 WRAPPING = {
     "models.py": "from torch import nn\n\n\ndef create():\n    return nn.DataParallel(nn.Linear(8, 2))\n",
     "train.py": HEAD
