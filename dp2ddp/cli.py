@@ -474,7 +474,7 @@ def _emit(conversion: Conversion, config: Config, measured: Sequence[str] = ()) 
                 write_inplace(conversion.changes)
     except WriteError as error:
         _say(f"dp2ddp: {error}")
-        return UNREADABLE if conversion.unreadable else KEPT
+        return UNREADABLE
     code = UNREADABLE if conversion.unreadable else KEPT if conversion.errors else DONE
     if code == DONE and config.check and conversion.changes:
         code = WOULD_CHANGE

@@ -45,6 +45,7 @@ from dp2ddp.transactions import Transaction, divided, needed, placed
 from dp2ddp.vendored import Misplaced, moved
 
 NAMED = "it names DataParallel, but no training loop with a wrapped model was found"
+DISTRIBUTED = "it uses DistributedDataParallel already"
 NOTEBOOK = "a notebook can't start ranks: export it by jupyter nbconvert --to script, and convert the script"
 JOINS = "ddp.whole_batch, as what follows the forward needs the whole batch"
 NOT_DONE = "not changed until the errors in this program are fixed"
@@ -319,9 +320,15 @@ def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable
                 if not any(open_marks(file.text)):
                     yield Idle(path, "already converted")
             else:
-                named = NAMED if wraps(file.text) else "no DataParallel"
-                yield Idle(path, "no training script uses it" if path in wrapping else named)
+                yield Idle(path, "no training script uses it" if path in wrapping else _named(file.text))
     yield from (Idle(path, NOTEBOOK) for path in project.notebooks)
+
+
+def _named(text: str) -> str:
+    """What of the kind a file names, that has nothing to convert."""
+    if not wraps(text):
+        return "no DataParallel"
+    return NAMED if wraps(text.replace("DistributedDataParallel", "")) else DISTRIBUTED
 
 
 def is_converted(path: Path) -> bool:

@@ -233,6 +233,22 @@ def test_converting_twice_changes_nothing() -> None:
     assert run("convert", ".", "--check").returncode == 0
 
 
+def test_a_script_with_ranks_of_its_own_is_told_so() -> None:
+    write({"train.py": "from torch.nn.parallel import DistributedDataParallel as DDP\n\nmodel = DDP(None)\n"})
+    done = run("convert", "train.py", "--check")
+    assert done.returncode == 0
+    assert done.stderr == b"train.py: nothing to do (it uses DistributedDataParallel already)\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_what_cannot_be_written_is_said_by_the_exit_code(tmp_path: Path) -> None:
+    write(SPLIT)
+    Path("train.py").chmod(0o444)
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 4
+    assert b"nothing is written: " in done.stderr and b"train.py is read-only" in done.stderr
+
+
 def test_the_summary_says_what_to_do() -> None:
     write({**SPLIT, "eval.py": IDLE})
     done = run("convert", ".", "--check")
