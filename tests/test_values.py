@@ -1108,6 +1108,30 @@ def test_what_the_wrapper_lacks_is_asked_of_the_model(tmp_path: Path, lab: Lab, 
     assert float(found[0]) == pytest.approx(float(expected[0]), abs=1e-6)
 
 
+def test_what_only_a_bare_model_is_asked_for_stays(tmp_path: Path, lab: Lab) -> None:
+    """The wrap stays under its condition then: with a single rank the model is bare."""
+    wrap = "count = torch.cuda.device_count()\nif count > 1:\n    model = nn.DataParallel(model)"
+    text = (HEAD + OF_MODEL).replace("WRAP", wrap)
+    for old, new in (
+        (
+            "model.best = 0.0\nmodel.set_rate(0.1)\n",
+            "if count <= 1:\n    model.set_rate(0.1)\nelse:\n    model.module.set_rate(0.1)\n",
+        ),
+        ("model.head.parameters(), lr=model.rate", "model.parameters(), lr=0.1"),
+        (" + model.size(inputs)", ""),
+        (
+            "print(head.weight.sum().item(), model.best, model.training, model.rate)",
+            "if count <= 1:\n    print(model.rate)",
+        ),
+    ):
+        assert old in text, old
+        text = text.replace(old, new)
+    done = converted(tmp_path, text)
+    assert "    print(model.rate)" in done.changes[0].after
+    assert lab.run(tmp_path / "train.py", recorded=False).ok().printed.strip() == "0.1"
+    assert lab.run(tmp_path / "train.py", processes=2, recorded=False).ok().printed == ""
+
+
 COMPILED = """\
 torch.manual_seed(0)
 model = torch.compile(nn.DataParallel(nn.Linear(4, 2)), backend="eager")

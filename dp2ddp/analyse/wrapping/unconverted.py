@@ -11,11 +11,13 @@ from dp2ddp.analyse.api.layers import WRAP_NAMES
 from dp2ddp.analyse.api.parallel import DDP_WRAPS, FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.answers import Answers
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Cls, Ext, Func, Made, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.analyse.wrapping.unused import unused, without_backward
+from dp2ddp.analyse.wrapping.unwrapped import contradicts
 from dp2ddp.facts import SHARDED_ONLY, Lacking, Obstacle
 
 KNOWN = {WRAP, *DDP_WRAPS}
@@ -79,6 +81,8 @@ def lacking(context: Context) -> Iterator[Lacking]:
     program = context.program
     plain = {id(call.node) for call in context.wraps if call.callees == {Ext(WRAP)}}
     plain &= context.trained_wraps
+    answers = Answers(context)
+    said = {site: answers.around(program.node(site)) for site in plain}
     for node in program.nodes.values():
         if not isinstance(node, ast.Attribute) or node.attr in WRAP_NAMES or node.attr.startswith("_"):
             continue
@@ -91,7 +95,8 @@ def lacking(context: Context) -> Iterator[Lacking]:
             context, node
         ):
             continue
-        if context.runs_in_training(node) and _is_known(context, node.value):
+        bare = any(contradicts(context, answers, node, said[site]) for site in sites)
+        if context.runs_in_training(node) and not bare and _is_known(context, node.value):
             owner = program.anchor(node.value)
             yield Lacking(**context.place(node), model=owner, what=ast.unparse(node))
 
