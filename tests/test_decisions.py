@@ -15,6 +15,7 @@ from dp2ddp.source import Project
 
 START = """\
 import copy
+import operator
 import os
 import sys
 
@@ -23,7 +24,7 @@ import torch.nn.functional as F
 from sklearn.metrics import roc_auc_score
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
-from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.data import DataLoader, TensorDataset
 
 RANK = int(os.environ.get("LAB_RANK", 0))
 torch.manual_seed(1)
@@ -31,8 +32,8 @@ data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
 loader = DataLoader(data, batch_size=16, shuffle=True)
 
 
-def collate(samples):  # of its own: so every process evaluates everything
-    return default_collate(samples)
+def collate(samples):  # what it makes is not known: so every process evaluates everything
+    return operator.attrgetter("default_collate")(torch.utils.data)(samples)
 
 
 held_out = DataLoader(data, batch_size=16, collate_fn=collate)
