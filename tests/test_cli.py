@@ -240,15 +240,6 @@ def test_a_script_with_ranks_of_its_own_is_told_so() -> None:
     assert done.stderr == b"train.py: nothing to do (it uses DistributedDataParallel already)\n"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_what_cannot_be_written_is_said_by_the_exit_code(tmp_path: Path) -> None:
-    write(SPLIT)
-    Path("train.py").chmod(0o444)
-    done = run("convert", ".", "--inplace")
-    assert done.returncode == 4
-    assert b"nothing is written: " in done.stderr and b"train.py is read-only" in done.stderr
-
-
 def test_the_summary_says_what_to_do() -> None:
     write({**SPLIT, "eval.py": IDLE})
     done = run("convert", ".", "--check")
@@ -900,6 +891,6 @@ def test_a_file_that_cannot_be_replaced_leaves_all_as_they_were(
         usual(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    assert cli.main(["convert", ".", "--inplace"]) == 3
+    assert cli.main(["convert", ".", "--inplace"]) == 4
     assert "nothing is written" in capsys.readouterr().err
     assert tree() == {name: text.encode() for name, text in SPLIT.items()}
