@@ -508,15 +508,9 @@ class _Tracing:
         """What a round puts into a dictionary, all of it under keys that are texts: the losses by their names."""
         if not isinstance(node, ast.Name | ast.Attribute):
             return []
-        name, found = ast.unparse(node), []
-        for key in sorted(self.runs):
-            match self.context.program.nodes.get(key):
-                case ast.Assign(targets=[ast.Subscript(value=held, slice=place)], value=value):
-                    if ast.unparse(held) == name:
-                        if not (isinstance(place, ast.Constant) and isinstance(place.value, str)):
-                            return []
-                        found.append(value)
-        return found
+        put = self._put.get(ast.unparse(node), [])
+        named = all(isinstance(it, ast.Constant) and isinstance(it.value, str) for it, _ in put)
+        return [value for _, value in put] if named else []
 
     def _appended(self, node: ast.expr) -> Iterator[ast.expr]:
         """What is appended to a list that a round begins."""
@@ -525,11 +519,34 @@ class _Tracing:
         sources = [program.source(it).written[0] for it in begun if not isinstance(it, ast.arg)]
         if not begun or not all(isinstance(it, ast.List) and not it.elts for it in sources):
             return
-        for key in sorted(self.runs) if all(id(it) in self.runs for it in begun) else ():
-            match program.nodes.get(key):
+        for held, value in self._appends if all(id(it) in self.runs for it in begun) else ():
+            if begun & set(program.definitions(held)):
+                yield value
+
+    @cached_property
+    def _put(self) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+        """What a round stores in what, by the text of that, each with its key."""
+        found: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
+        for node in self._run:
+            match node:
+                case ast.Assign(targets=[ast.Subscript(value=held, slice=place)], value=value):
+                    found.setdefault(ast.unparse(held), []).append((place, value))
+        return found
+
+    @cached_property
+    def _appends(self) -> list[tuple[ast.Name, ast.expr]]:
+        """What a round appends to lists, each with the name of its list."""
+        found = []
+        for node in self._run:
+            match node:
                 case ast.Call(func=ast.Attribute(attr="append", value=ast.Name() as held), args=[value]):
-                    if begun & set(program.definitions(held)):
-                        yield value
+                    found.append((held, value))
+        return found
+
+    @property
+    def _run(self) -> Iterator[ast.AST]:
+        """What a round runs, in the order of the program."""
+        return (node for key, node in self.context.program.nodes.items() if key in self.runs)
 
     def _is_taken_before(self, definition: ast.AST) -> bool:
         """Whether a name has its first value before the loop, and that is no constant."""
