@@ -82,7 +82,6 @@ def lacking(context: Context) -> Iterator[Lacking]:
     plain = {id(call.node) for call in context.wraps if call.callees == {Ext(WRAP)}}
     plain &= context.trained_wraps
     answers = Answers(context)
-    said = {site: answers.around(program.node(site)) for site in plain}
     for node in program.nodes.values():
         if not isinstance(node, ast.Attribute) or node.attr in WRAP_NAMES or node.attr.startswith("_"):
             continue
@@ -95,8 +94,10 @@ def lacking(context: Context) -> Iterator[Lacking]:
             context, node
         ):
             continue
-        bare = any(contradicts(context, answers, node, said[site]) for site in sites)
-        if context.runs_in_training(node) and not bare and _is_known(context, node.value):
+        if not context.runs_in_training(node) or not _is_known(context, node.value):
+            continue
+        wraps = map(program.node, sites)
+        if not any(contradicts(context, answers, node, answers.around(it)) for it in wraps):
             owner = program.anchor(node.value)
             yield Lacking(**context.place(node), model=owner, what=ast.unparse(node))
 
