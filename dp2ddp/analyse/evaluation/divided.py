@@ -89,9 +89,10 @@ class Divided(EvaluationLoop):
     def _check_loader(self, draw: ast.expr) -> None:
         """Its batches have several samples, and an entry for each of them."""
         for made in self.program.values(draw):
-            call = self.context.loader_call(made.site) if self.context.is_loader(made) else None  # type: ignore[union-attr]
-            if call is None:
+            loader = self.program.call(self.program.node(made.site)) if self.context.is_loader(made) else None  # type: ignore[union-attr]
+            if loader is None:
                 raise Whole(draw, f"it is unclear which DataLoader `{ast.unparse(draw)}` is")
+            call = self.context.loader_arguments(loader)
             if loaders.hides_arguments(self.context, call):
                 raise Whole(call.node, "its batch size comes from a dict that can't be analysed")
             sizes, sampler = (
@@ -99,14 +100,12 @@ class Divided(EvaluationLoop):
             )
             if not sampler and (not sizes or any(ast.unparse(it) in ("1", "None") for it in sizes)):
                 raise Whole(call.node, "a batch of 1 can't be divided")
-            given = loaders.given_for(self.context, call, "collate_fn")
-            for collate in [*given, *self.context.collates_later(made.site)]:  # type: ignore[union-attr]
-                if ast.unparse(collate) != "None" and not padding.hands_rows(self.context, made.site):  # type: ignore[union-attr]
-                    raise Whole(
-                        collate, f"batches made by `{ast.unparse(collate)}` may not be divisible by samples"
-                    )
-            loader = self.program.call(self.program.node(made.site))  # type: ignore[union-attr]
-            self._loads_whole |= loader is not None and padding.needs_whole(self.context, loader) is not None
+            own = [it for it in loaders.collates(self.context, loader) if ast.unparse(it) != "None"]
+            if own and not padding.hands_rows(self.context, id(loader.node)):
+                raise Whole(
+                    own[0], f"batches made by `{ast.unparse(own[0])}` may not be divisible by samples"
+                )
+            self._loads_whole |= padding.needs_whole(self.context, loader) is not None
 
     def _check_target(self) -> None:
         """The batch is given to names, which nothing but the function looks at."""
