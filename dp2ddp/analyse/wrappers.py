@@ -111,8 +111,7 @@ class Wrappers:
         for cls in classes:
             found |= {self._members.method(it, wrap) for it in self._families.inherited(cls, name)}
         if not found and any(self._families.inherited(cls, "__getattr__") for cls in classes):
-            inside = (self._attributes.attribute(inner, name, node) for inner in self._inside(wrap))
-            found = found.union(*inside)
+            found |= self._of_inside(wrap, name, node)
         return frozenset(found)
 
     def _of_model(self, wrap: Made, name: str, node: ast.AST) -> Values | None:
@@ -120,6 +119,10 @@ class Wrappers:
         own = self.own_classes(wrap) or self._store.field(wrap, name)
         if own or name in WRAP_NAMES or name.startswith("_"):
             return None
+        return self._of_inside(wrap, name, node)
+
+    def _of_inside(self, wrap: Made, name: str, node: ast.AST) -> Values:
+        """What the models inside have under a name."""
         return NOTHING.union(*(self._attributes.attribute(it, name, node) for it in self._inside(wrap)))
 
     def steps(self, wrap: Value) -> dict[str, set[int]]:

@@ -30,6 +30,8 @@ OPTIONS = (
 )
 # What returns the options that the program declares itself: nothing else has a name there.
 PARSES = frozenset({"argparse.ArgumentParser.parse_args"})
+# How the names of parsed options end, whichever parser made them.
+PARSED = (".parse_args", ".parse_known_args.[]")
 # What lets the command line choose among the functions that it is given, and calls them.
 COMMANDS = {
     "argh.dispatch_command",

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from dp2ddp.analyse.api.options import PARSED
 from dp2ddp.analyse.api.processes import ENVIRONMENT
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import own_ranks
@@ -670,7 +671,7 @@ def is_options(context: Context, node: ast.expr) -> bool:
 
 def is_parsed(value: Value) -> bool:
     """Whether a value is what a parser made of the command line."""
-    return full_name(value).endswith((".parse_args", ".parse_known_args.[]"))
+    return full_name(value).endswith(PARSED)
 
 
 def _leaves(block: list[ast.stmt]) -> bool:
