@@ -68,10 +68,14 @@ class Script:
 
 @dataclass(frozen=True)
 class Idle:
-    """A script that was asked for and in which there is nothing to do, and why."""
+    """A script that was asked for and in which there is nothing to do, and why.
+
+    ``unknown``: there may be something, as a file that it imports cannot be read.
+    """
 
     path: Path
     reason: str
+    unknown: bool = False
 
 
 @dataclass(frozen=True)

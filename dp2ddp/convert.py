@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -313,15 +313,35 @@ def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable
     used = facts.beside.union(*(script.reaches for script in scripts))
     wrapping = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
     stopped = {it.path for it in facts.obstacles if isinstance(it, Unused) and it.problem.forbids == ANY_TIER}
+    unread = set(_unread(project))
+    done = {script.path for script in scripts if script.converted}
+    changed = {it.call for it in facts.wraps if it.scripts & done}
+    wraps_of = {it.program: it.at for it in facts.predictions}
     for path in project.asked:
         file = project.files.get(path)
         if file and path not in used | stopped and (file.tree.body or path.name != "__init__.py"):
             if project.has_runtime(file):
                 if not any(open_marks(file.text)):
                     yield Idle(path, "already converted")
+            elif missing := [it.path for it in project.unreadable_from(path) if it in unread]:
+                names = " and ".join(it.name for it in missing)
+                yield Idle(path, f"it imports {names}, which can't be read", unknown=True)
             else:
-                yield Idle(path, "no training script uses it" if path in wrapping else _named(file.text))
+                at = wraps_of.get(path)
+                what = _named(file.text) if at is None else _predicts(path, at, changed)
+                yield Idle(path, "no training script uses it" if path in wrapping else what)
     yield from (Idle(path, NOTEBOOK) for path in project.notebooks)
+
+
+def _predicts(path: Path, at: Anchor, changed: Container[Anchor]) -> str:
+    """What is said of a program that wraps a model and does not train; ``changed``: the wraps that are converted."""
+    place = f"line {at.span.line}" if at.path == path else f"{at.path.name}:{at.span.line}"
+    then = (
+        "that line is converted, and this program uses one GPU then"
+        if at in changed
+        else "nn.DataParallel stays"
+    )
+    return f"it wraps a model at {place} but does not train; {then}"
 
 
 def _named(text: str) -> str:

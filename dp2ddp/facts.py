@@ -716,6 +716,14 @@ class Proof:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """A program that wraps a model, and trains nothing."""
+
+    program: Path
+    at: Anchor
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project.
 
@@ -754,11 +762,13 @@ class Facts:
     obstacles: tuple[Obstacle, ...] = ()
     beside: frozenset[Path] = frozenset()
     proofs: tuple[Proof, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The names of the collections of facts."""
-        return tuple(name for name in self.__dataclass_fields__ if name not in ("lines", "beside", "proofs"))
+        others = ("lines", "beside", "proofs", "predictions")
+        return tuple(name for name in self.__dataclass_fields__ if name not in others)
 
     @property
     def troubles(self) -> tuple[Fact, ...]:

@@ -240,6 +240,30 @@ def test_a_script_with_ranks_of_its_own_is_told_so() -> None:
     assert done.stderr == b"train.py: nothing to do (it uses DistributedDataParallel already)\n"
 
 
+def test_a_program_that_only_predicts_is_told_that_its_wrap_stays() -> None:
+    predicts = "from torch import nn\n\nmodel = nn.DataParallel(nn.Linear(8, 2)).eval()\nprint(model)\n"
+    write({"infer.py": predicts})
+    done = run("convert", "infer.py")
+    assert done.returncode == 0
+    assert done.stderr.decode() == (
+        "infer.py: nothing to do (it wraps a model at line 3 but does not train; nn.DataParallel stays)\n"
+    )
+
+
+@pytest.mark.parametrize("text", [None, BROKEN])
+def test_a_script_that_imports_what_cannot_be_read_is_not_said_to_have_nothing(text: str | None) -> None:
+    write({"run.py": "from trainer import fit\n\nfit()\n", "trainer.py": text or ""})
+    if text is None:
+        Path("trainer.py").chmod(0)
+        if os.access("trainer.py", os.R_OK):  # as the administrator may
+            pytest.skip("nothing is unreadable for this user")
+    done = run("convert", "run.py")
+    assert done.returncode == 4
+    first, last = done.stderr.decode().splitlines()
+    assert first.startswith("trainer.py")
+    assert last == "run.py: not converted: it imports trainer.py, which can't be read"
+
+
 def test_the_summary_says_what_to_do() -> None:
     write({**SPLIT, "eval.py": IDLE})
     done = run("convert", ".", "--check")

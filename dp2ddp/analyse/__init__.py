@@ -48,7 +48,7 @@ from dp2ddp.analyse.training import (
     squeezing,
     untrained,
 )
-from dp2ddp.analyse.wrapping import functional, models, parallel, unconverted
+from dp2ddp.analyse.wrapping import functional, models, parallel, unconverted, unused
 from dp2ddp.facts import Facts, Gather, Joint, Lines, Loader, Obstacle, Outdated, Scaled
 from dp2ddp.legacy import Mend, unmended
 from dp2ddp.plan import Anchor
@@ -287,6 +287,7 @@ def analyse(
         precision=replaced,
         groups=tuple(branches.collect(whole)),
         proofs=tuple(proofs.collect(context, (start.program for start in starts), wrapped)),
+        predictions=tuple(unused.predictions(context)),
         outdated=(*spelled, *linked.outdated),
         obstacles=(
             *branches.obstacles(context),

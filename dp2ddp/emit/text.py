@@ -333,10 +333,9 @@ def places(path: Path, found: Sequence[Location]) -> str:
 
 def _idle(idle: Sequence[Idle]) -> list[str]:
     lines = []
-    for reason in dict.fromkeys(item.reason for item in idle):
-        names = [shown(item.path) for item in idle if item.reason == reason]
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        lines.append(f"{', '.join(names[:_NAMED])}{more}: nothing to do ({reason})")
+    for reason, unknown in dict.fromkeys((item.reason, item.unknown) for item in idle):
+        names = _names([item.path for item in idle if item.reason == reason])
+        lines.append(f"{names}: not converted: {reason}" if unknown else f"{names}: nothing to do ({reason})")
     return lines
 
 

@@ -10,7 +10,7 @@ from dp2ddp.analyse.api.files import KNOWN_HOMES, has_known_home
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Cls, Ext, Made, Value
-from dp2ddp.facts import ANY_TIER, NO_TIER, Problem, Unused
+from dp2ddp.facts import ANY_TIER, NO_TIER, Prediction, Problem, Unused
 
 
 def unused(context: Context, call: Call) -> Iterator[Unused]:
@@ -41,6 +41,16 @@ def unused(context: Context, call: Call) -> Iterator[Unused]:
 def _runs(context: Context, call: Call) -> bool:
     """Whether a file runs a wrap as a program: to predict, where nothing trains it."""
     return any(id(call.node) in context.program_runs(file) for file in context.program.files)
+
+
+def predictions(context: Context) -> Iterator[Prediction]:
+    """The programs that wrap a model and run no backward pass, each with its first wrap."""
+    passes = {id(node) for node in context.backwards}
+    for file in context.program.files if context.wraps else ():
+        runs = context.program_runs(file)
+        wraps = [context.program.anchor(it.node) for it in context.wraps if id(it.node) in runs]
+        if wraps and not passes & runs:
+            yield Prediction(file.path, min(wraps, key=lambda it: (it.path != file.path, it.path, it.span)))
 
 
 def without_backward(context: Context, call: Call) -> Iterator[Unused]:
