@@ -176,7 +176,8 @@ def _marks(request: Request, plan: Plan, groups: Sequence[Transaction]) -> Itera
 
 def _mark(finding: Finding) -> Mark:
     error = "error: " * (finding.severity is Severity.ERROR)
-    return _comment(finding.location, f"{finding.rule} {error}{finding.message}")
+    words = "; ".join(filter(None, (finding.message, finding.help)))
+    return _comment(finding.location, f"{finding.rule} {error}{words}")
 
 
 def _comment(at: Location, text: str) -> Mark:

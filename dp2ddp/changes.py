@@ -100,7 +100,8 @@ class Conversion:
     """The result of one run. ``errors`` say why those of ``scripts`` are not converted that are not.
 
     ``runtime``: the copy of the runtime in the project that what is converted imports; None: it imports ``dp2ddp``.
-    ``beside``: other programs that import changed files, and are not converted.
+    ``beside``: other programs that import changed files, and are not converted. ``commented``: the files that change by
+    comments alone.
     """
 
     changes: tuple[Change, ...] = ()
@@ -112,6 +113,7 @@ class Conversion:
     asked: tuple[Path, ...] = ()
     runtime: Path | None = None
     beside: tuple[Beside, ...] = ()
+    commented: frozenset[Path] = frozenset()
 
     @property
     def errors(self) -> tuple[Finding, ...]:

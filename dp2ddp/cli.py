@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dp2ddp.verify.run import Request
     from dp2ddp.verify.verdict import Result
 
+COMMANDS = ("convert", "explain", "verify")
 FORMATS = ("text", "json", "sarif", "github", "markdown")
 FORMS = ("exact", "force", "mark", "sharded", "no_gather")
 """Options that say what is written, which are passed on."""
@@ -74,10 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scripts = given[given.index("--") + 1 :]
         given = given[: given.index("--")]
     try:
-        options, unknown = _parser().parse_known_args(given)
+        parser = _parser()
+        if given and not given[0].startswith("-") and given[0] not in COMMANDS:
+            parser.error(f"there is no command {given[0]}{_meant(given)}")
+        options, unknown = parser.parse_known_args(given)
         if unknown:
             hint = f"; {_AFTER_THE_DASHES}" if given[:1] == ["verify"] else ""
-            options.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            close = _close(unknown[0].partition("=")[0], options.own)
+            options.error(f"unrecognized arguments: {' '.join(unknown)}{close}{hint}")
         options.scripts = tuple(scripts)
         options.given = shlex.join(["dp2ddp", *given, *(["--", *scripts] if scripts else [])])
         code: int = options.run(options)
@@ -113,6 +118,19 @@ def command() -> NoReturn:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _meant(given: Sequence[str]) -> str:
+    """What was perhaps meant by a first argument that is no command."""
+    if given[0].endswith((".py", os.sep)) or Path(given[0]).exists():
+        return f"; did you mean {shlex.join(['dp2ddp', 'convert', *given])}?"
+    return _close(given[0], COMMANDS)
+
+
+def _close(word: str, known: Iterable[str]) -> str:
+    """The nearest of some words, as a question, if one is near."""
+    close = difflib.get_close_matches(word, list(known), 1, 0.75)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _failed(error: Exception) -> int:
@@ -222,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
     loud.add_argument(
         "-v", "--verbose", action="store_true", help="print what was changed, and all reasons, too"
     )
-    command.set_defaults(run=_convert, error=command.error)
+    command.set_defaults(run=_convert, error=command.error, own=_options_of(command))
 
     command = commands.add_parser(
         "explain", help="explain a rule", description="Explain a rule by an example."
@@ -231,9 +249,10 @@ def _parser() -> argparse.ArgumentParser:
         "code",
         nargs="?",
         metavar="CODE",
-        help="a rule's code, number or name, or all; without one, all are listed",
+        help="a rule's code, number or name, or all; with another word, the rules that name it are listed, and all "
+        "without one",
     )
-    command.set_defaults(run=_explain, error=command.error)
+    command.set_defaults(run=_explain, error=command.error, own=_options_of(command))
     _add_verify(commands)
     return parser
 
@@ -308,9 +327,16 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="without AFTER: BEFORE is converted already; compare with this git revision of it",
     )
     command.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
+    command.add_argument(
+        "-v", "--verbose", action="store_true", help="say how the two runs were made comparable"
+    )
     command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
-    own = frozenset(name for action in command._actions for name in action.option_strings)
-    command.set_defaults(run=_verify, error=command.error, own=own)
+    command.set_defaults(run=_verify, error=command.error, own=_options_of(command))
+
+
+def _options_of(command: argparse.ArgumentParser) -> frozenset[str]:
+    """The options that a command has itself."""
+    return frozenset(name for action in command._actions for name in action.option_strings)
 
 
 def _count(text: str) -> int:
@@ -478,7 +504,8 @@ def _emit(conversion: Conversion, config: Config, measured: Sequence[str] = ()) 
     code = UNREADABLE if conversion.unreadable else KEPT if conversion.errors else DONE
     if code == DONE and config.check and conversion.changes:
         code = WOULD_CHANGE
-    proving = _proving(config, conversion, writes)
+    unsaved = _unsaved(conversion) if config.inplace or config.diff else []
+    proving = _proving(config, writes, unsaved)
     if config.format != "text":
         _write(_document(conversion, config, code, writes, moved, proving).encode())
         return code
@@ -494,6 +521,7 @@ def _emit(conversion: Conversion, config: Config, measured: Sequence[str] = ()) 
         verbose=config.verbose,
         vendored=copy,
         measured=measured,
+        unsaved=unsaved,
     )
     sys.stderr.write(said)
     if config.statistics:
@@ -546,14 +574,29 @@ def _writing(config: Config) -> str:
     return shlex.join(["dp2ddp", "convert", *config.paths, *asked, *config.repeated, "--inplace"])
 
 
-def _proving(config: Config, conversion: Conversion, writes: bool) -> list[str]:
+def _proving(config: Config, writes: bool, unsaved: Sequence[Path]) -> list[str]:
     """The options with which ``verify`` converts as this run, or finds the original where that is written over."""
     if config.output:
         return []
     if writes:
-        kept = all(_committed("HEAD", it.path) == it.before_bytes for it in conversion.changes)
-        return ["--git", "HEAD"] if kept else []
+        return [] if unsaved else ["--git", "HEAD"]
     return _options(config, "exact", "force", "sharded", "no_gather")
+
+
+def _unsaved(conversion: Conversion) -> list[Path]:
+    """The files that change, and that git does not have as they are before that."""
+    from dp2ddp.emit.text import STDIN
+
+    return [
+        it.path
+        for it in conversion.changes
+        if it.path.name != STDIN and _lines_of(_committed("HEAD", it.path)) != _lines_of(it.before_bytes)
+    ]
+
+
+def _lines_of(text: bytes | None) -> bytes | None:
+    """A text with the ends of lines that git may keep."""
+    return text and text.replace(b"\r\n", b"\n")
 
 
 def _options(config: Config, *names: str) -> list[str]:
@@ -586,6 +629,18 @@ def _originals(revision: str, folder: Path) -> dict[Path, bytes]:
     return {path: text for path in paths if (text := _committed(revision, path)) is not None}
 
 
+def _no_original(revision: str, named: Path, file: Path) -> str:
+    """Why git has no other version of a program's files, and what to do."""
+    instead = f"pass the original as BEFORE and {named} as AFTER"
+    if _git(file.parent, "rev-parse", "--show-toplevel") is None:
+        return f"{named} is in no git repository: {instead}"
+    if _git(file.parent, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}") is None:
+        return f"the git repository of {named} has no revision {revision}: {instead}"
+    if _committed(revision, file) is None:
+        return f"git has no {named} in {revision}: {instead}"
+    return f"no file differs from its version in {revision}: pass an earlier revision to --git"
+
+
 def _show(conversion: Conversion, config: Config) -> None:
     from dp2ddp.emit.diff import base_of, diff
 
@@ -597,7 +652,7 @@ def _show(conversion: Conversion, config: Config) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from dp2ddp.convert import EXPLAINED, explain
+    from dp2ddp.convert import EXPLAINED, explain, naming
     from dp2ddp.emit.explain import explanation, listing
 
     if options.code is None:
@@ -605,10 +660,12 @@ def _explain(options: argparse.Namespace) -> int:
         return DONE
     chosen = explain(options.code)
     if not chosen:
+        if found := naming(options.code):
+            _write(listing(found).encode())
+            return DONE
         names = [name for rule in EXPLAINED for name in (rule.code.lower(), rule.name)]
-        close = difflib.get_close_matches(options.code.lower(), names, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        options.error(f"there is no rule {options.code}{hint}")
+        close = _close(options.code.lower(), names)
+        raise _Wrong(f"no rule is named {options.code} or contains it{close}; dp2ddp explain lists all rules")
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     _write(b"\n\n".join(explanation(rule, examples, Path.cwd(), color=color) for rule, examples in chosen))
     return DONE
@@ -659,7 +716,7 @@ def _verify(options: argparse.Namespace) -> int:
         result, last = verify(trial.request, _say), []
     result.command = options.given
     result.diff = trial.diff
-    _write("".join(f"{line}\n" for line in (report(result).rstrip("\n"), *last)).encode())
+    _write("".join(f"{line}\n" for line in (report(result, options.verbose).rstrip("\n"), *last)).encode())
     if options.report:
         from dp2ddp.verify.page import page
 
@@ -689,13 +746,15 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         said = _settings(options, [options.before])
         for name in ("exact", "force", "no_gather"):
             setattr(options, name, getattr(options, name) or said.flag(name.replace("_", "-")))
+    from dp2ddp.convert import alike
+
     programs = [_program(path) for path in (options.before, options.after) if path is not None]
     for path, program in zip((options.before, options.after), programs, strict=False):
         if program is None:
-            _say(f"{path}: cannot be read: {_unreadable(path)}")
+            _say(f"{path}: cannot be read: {_unreadable(path)}{alike(path)}")
             return UNREADABLE
     if options.prepare is not None and (reason := _unreadable(options.prepare)):
-        _say(f"{options.prepare}: cannot be read: {reason}")
+        _say(f"{options.prepare}: cannot be read: {reason}{alike(options.prepare)}")
         return UNREADABLE
     if options.report is not None and (reason := _unwritable(options.report)):
         options.error(f"argument --report: {options.report}: {reason}")
@@ -717,10 +776,7 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
     if options.git:
         originals = _originals(options.git, first.file.parent)
         if not originals:
-            _say(
-                f"INCONCLUSIVE: no file differs from its version in {options.git}: pass an earlier revision to "
-                "--git"
-            )
+            _say(f"INCONCLUSIVE: {_no_original(options.git, options.before, first.file)}")
             return KEPT
     elif is_converted(first.file):
         _say(
@@ -745,8 +801,12 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         conversion = convert_paths([str(first.file)], **form)
         stays = conversion.errors and not options.force
         if conversion.unreadable or stays or not conversion.changes:
-            sys.stderr.write(findings(conversion, written=False))
-            _say("INCONCLUSIVE: the script was not converted, see the findings above")
+            if not (conversion.unreadable or conversion.errors):
+                why = next((f": {it.reason}" for it in conversion.idle if it.path == first.file), "")
+                _say(f"INCONCLUSIVE: nothing to compare in {options.before}{why}")
+                return KEPT
+            sys.stderr.write(findings(conversion, written=False, quiet=True))
+            _say(f"{options.before} was not converted, so there is nothing to compare: see above")
             return UNREADABLE if conversion.unreadable else KEPT
         overlay = {change.path: change.after_bytes for change in conversion.changes}
         diff = differences(conversion.changes, base_of(conversion.changes, cwd))

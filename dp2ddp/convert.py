@@ -36,6 +36,7 @@ from dp2ddp.source import (
     SourceFile,
     Span,
     Unreadable,
+    alike,
     dotted,
     installed,
     load,
@@ -59,10 +60,12 @@ __all__ = [
     "Conversion",
     "Installed",
     "Misplaced",
+    "alike",
     "convert",
     "convert_paths",
     "explain",
     "installed",
+    "naming",
 ]
 
 
@@ -130,6 +133,7 @@ def _convert(
     tell(f"rewriting {sum(len(group.scripts) for group in ready)} programs, and checking the result")
     carried = carry(request, ready) if ready or not groups else Carried((), ())
     changes, copy = _taken(carried.changes, project, facts, vendor)
+    others: tuple[Change, ...] = ()
     if mark:
         others = marked(request, [group for group in groups if group not in carried.groups], changes)
         changes = tuple(sorted((*changes, *others), key=lambda change: change.path))
@@ -149,6 +153,7 @@ def _convert(
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
         runtime=copy,
+        commented=frozenset(it.path for it in others),
         beside=programs_beside(project, needing, {it.call for it in facts.wraps if it.condition is not None}),
     )
 
@@ -248,6 +253,16 @@ def explain(code: str) -> list[tuple[Rule, tuple[Conversion, ...]]]:
     chosen = [rule for rule in EXPLAINED if wanted in ("all", rule.code[3:], rule.name)]
     example = Path.cwd() / "example.py"
     return [(rule, tuple(convert(Project.of({example: text})) for text in rule.examples)) for rule in chosen]
+
+
+def naming(word: str) -> list[Rule]:
+    """The rules of which the code begins like that, or the name or the text contains the word."""
+    wanted = word.lower().removeprefix("ddp")
+    if wanted.isdecimal():
+        return [rule for rule in EXPLAINED if rule.code[3:].startswith(wanted)]
+    return [
+        rule for rule in EXPLAINED if wanted and (wanted in rule.name or wanted in rule.explanation.lower())
+    ]
 
 
 def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import difflib
 import importlib.util
 import io
 import json
@@ -685,7 +686,7 @@ class _Reader:
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:
             path = Path(error.filename)
-            self._keep(path, Unreadable(path, None, _os_reason(error)))
+            self._keep(path, Unreadable(path, None, _os_reason(error) + alike(path)))
 
         left_out = LeftOut(folder, self.exclude)
         for where, folders, names in os.walk(folder, onerror=failed):
@@ -749,7 +750,7 @@ class _Reader:
             data = self.instead.get(path)
             self._keep(path, load(path, path.read_bytes() if data is None else data))
         except OSError as error:
-            self._keep(path, Unreadable(path, None, _os_reason(error)))
+            self._keep(path, Unreadable(path, None, _os_reason(error) + alike(path)))
 
     def _keep(self, path: Path, file: SourceFile | Unreadable) -> None:
         if isinstance(file, Unreadable):
@@ -1504,6 +1505,16 @@ def _common(folders: Iterable[Path]) -> Path:
 def _column(file: SourceFile, line: int, column: int) -> int:
     text = file.lines[line - 1]
     return column if text.isascii() else len(text.encode()[:column].decode())
+
+
+def alike(path: Path) -> str:
+    """Which file is perhaps meant by a path where there is none: ``; did you mean train.py?``."""
+    try:
+        names = [] if os.path.lexists(path) else os.listdir(path.parent)
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, 1, 0.75)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _os_reason(error: OSError) -> str:

@@ -583,10 +583,10 @@ def test_an_error_keeps_all_as_it_is_unless_forced() -> None:
     assert re.search(rb"\ntrain.py: \d edits, 1 to do by hand\n", done.stderr)
     after = Path("train.py").read_text().splitlines()
     assert '        print("epoch", epoch)' in after
-    place = next(index for index, line in enumerate(after) if "nn.DataParallel(" in line)
-    assert (
-        after[place - 1]
-        == "    # dp2ddp: DDP102 error: arguments of nn.DataParallel are passed by `*` or `**`: the model is unknown"
+    place = next(index for index, line in enumerate(after) if "= nn.DataParallel(" in line)
+    assert after[place - 1] == (
+        "    # dp2ddp: DDP102 error: arguments of nn.DataParallel are passed by `*` or `**`: the model is unknown; "
+        "write them out: `nn.DataParallel(model)`"
     )
 
 
@@ -603,8 +603,8 @@ def test_an_error_names_its_place_and_what_to_do() -> None:
     assert done.stdout == b""
     line, script, last = done.stderr.decode().splitlines()
     assert line.startswith("train.py:9: DDP102 error: ")
-    assert re.fullmatch(r"train.py: refused: 1 blocker, \d edits ready", script)
-    assert last.startswith("nothing is converted, 1 refused (train.py: 1 blocker); next: ")
+    assert re.fullmatch(r"train.py: refused: 1 error to fix, then \d edits can be made", script)
+    assert last.startswith("nothing is converted, 1 refused (train.py: 1 error); next: ")
 
 
 def test_a_broken_file_keeps_the_scripts_that_need_it_as_they_are() -> None:
@@ -615,7 +615,7 @@ def test_a_broken_file_keeps_the_scripts_that_need_it_as_they_are() -> None:
     assert {name for name, text in tree().items() if text != before[name]} == {"other.py"}
     first, *_, last = done.stderr.decode().splitlines()
     assert first.startswith("lib/data.py:1: DDP001 error: train.py can't be converted without this file: ")
-    assert last.startswith("1 converted, 1 refused (train.py: 1 blocker); next: ")
+    assert last.startswith("1 converted, 1 refused (train.py: 1 error); next: ")
 
 
 def test_a_broken_file_that_nobody_needs_blocks_nothing() -> None:
@@ -713,6 +713,10 @@ def test_standard_input_becomes_a_diff() -> None:
     done = run("convert", "-", stdin=TRAIN.encode())
     assert done.returncode == 0
     assert done.stdout.startswith(b"--- a/<stdin>\n+++ b/<stdin>\n@@ ")
+    assert done.stderr.endswith(
+        b"1 converted; next: apply the diff to the file (patch FILE), then start it: python FILE\n"
+    )
+    assert b"would write" not in done.stderr
     assert run("convert", "-", "--check", stdin=TRAIN.encode()).returncode == 1
     assert run("convert", "-", stdin=IDLE.encode()).stderr.startswith(b"<stdin>: nothing to do")
     broken = run("convert", "-", stdin=BROKEN.encode())
@@ -778,6 +782,90 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 # What it writes
+
+
+# What is not lost, and what was meant
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], check=True)
+
+
+def test_who_rewrites_what_git_does_not_have_is_told_so() -> None:
+    write({"train.py": TRAIN})
+    told = b"train.py is not committed to git; --inplace keeps no backup: commit first, or write a copy by --output DIR\n"
+    after = b"train.py was not committed to git, and no backup was kept\n"
+    assert told in run("convert", "train.py").stderr
+    git("init", "-q")
+    assert told in run("convert", "train.py").stderr
+    assert b"backup" not in run("convert", "train.py", "--output", "copy").stderr
+    git("add", "train.py")
+    git("commit", "-q", "-m", "a")
+    assert b"backup" not in run("convert", "train.py").stderr
+    write({"train.py": TRAIN.replace("0.1", "0.2")})
+    assert told in run("convert", "train.py").stderr
+    done = run("convert", "train.py", "--inplace")
+    assert done.returncode == 0 and after in done.stderr
+    git("checkout", "-q", "train.py")
+    done = run("convert", "train.py", "--inplace")
+    assert b"backup" not in done.stderr and b"dp2ddp verify train.py --git HEAD" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["convert", "tran.py"],
+            "tran.py: cannot be read: no such file or directory; did you mean train.py?",
+        ),
+        (["verify", "tran.py"], "tran.py: cannot be read: no such file or directory; did you mean train.py?"),
+        (
+            ["conver", "train.py"],
+            "dp2ddp: there is no command conver; did you mean convert?; see dp2ddp --help",
+        ),
+        (
+            ["train.py"],
+            "dp2ddp: there is no command train.py; did you mean dp2ddp convert train.py?; see dp2ddp --help",
+        ),
+        (
+            ["convert", "train.py", "--inplce"],
+            "dp2ddp convert: unrecognized arguments: --inplce; did you mean --inplace?; see dp2ddp convert --help",
+        ),
+        (
+            ["convert", "train.py", "--vendor", "."],
+            "dp2ddp convert: argument --vendor: . can't be imported: its name is no Python identifier; "
+            "give a name such as --vendor my_ddp; see dp2ddp convert --help",
+        ),
+        (
+            ["explain", "nonsense"],
+            "dp2ddp: no rule is named nonsense or contains it; dp2ddp explain lists all rules",
+        ),
+    ],
+)
+def test_what_was_perhaps_meant_is_said(arguments: list[str], said: str) -> None:
+    write({"train.py": TRAIN})
+    done = run(*arguments)
+    assert done.returncode in (2, 4)
+    assert done.stderr.decode() == f"{said}\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "codes"), [("20", ["DDP201", "DDP202", "DDP203", "DDP204", "DDP205"]), ("sampler", ["DDP202"])]
+)
+def test_explain_lists_the_rules_that_a_word_names(word: str, codes: list[str]) -> None:
+    done = run("explain", word)
+    assert done.returncode == 0
+    named = [line.split()[0] for line in done.stdout.decode().splitlines()]
+    assert named == codes if word.isdecimal() else set(codes) <= set(named) < {"DDP101", *named}
+
+
+def test_a_path_elsewhere_is_named_as_it_is_given() -> None:
+    write({"project/train.py": TRAIN, "here/notes.txt": ""})
+    lines = run("convert", "../project/train.py", cwd="here").stderr.decode().splitlines()
+    assert any("start it with: python ../project/train.py ..." in line for line in lines)
+    assert lines[-1].endswith(
+        "next: dp2ddp verify ../project/train.py, then dp2ddp convert ../project/train.py --inplace"
+    )
 
 
 def test_a_link_stays_a_link_and_its_file_is_converted_once() -> None:

@@ -31,7 +31,7 @@ def test_the_table_says_what_is_converted_and_how() -> None:
     assert b"+    loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in done.stdout
     assert names() == {"train.py", "tools/train_a.py"}
     assert names("other.py") == {"other.py"}
-    assert names(cwd="tools") == {"train_a.py", str(Path("train.py").absolute())}
+    assert names(cwd="tools") == {"train_a.py", "../train.py"}
     assert b"ddp.shard" not in run("convert", "train.py", "--isolated").stdout
     assert run("convert", "--isolated").returncode == 2
 

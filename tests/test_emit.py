@@ -329,8 +329,8 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "train.py:2: DDP999 warning: it is so; do this",
         "train.py:3: DDP999 warning: it is so; do this",
         "train.py:4: DDP999 note: it is so; do this",
-        "second.py: refused: 2 blockers, 3 edits ready",
-        "third.py: refused: 1 edit ready; it can only be converted together with second.py, as both run line 7",
+        "second.py: refused: 2 errors to fix, then 3 edits can be made",
+        "third.py: refused: 1 edit would be made; it can only be converted together with second.py, as both run line 7",
         "train.py: 2 edits, 1 to do by hand",
         "  sharded: each rank loads its part of every batch",
         "  start it with: python train.py ...  (one process per GPU)",
@@ -340,6 +340,6 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "the converted script imports dp2ddp: install dp2ddp where it trains, or convert with --vendor DIR to copy the "
         "runtime into your project",
         "wrote: train.py",
-        "1 converted, 2 refused (second.py: 2 blockers; third.py: can only be converted together with second.py); "
+        "1 converted, 2 refused (second.py: 2 errors; third.py: can only be converted together with second.py); "
         "next: start it as shown above",
     ]

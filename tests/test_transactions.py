@@ -49,10 +49,10 @@ def test_a_refused_program_holds_back_no_other() -> None:
     done = run("convert", ".", "--inplace")
     assert done.returncode == 3
     assert converted() == {"train_a.py", "train_c.py"}
-    assert re.search(rb"\ntrain_b.py: refused: 1 blocker, \d edits ready\n", done.stderr)
+    assert re.search(rb"\ntrain_b.py: refused: 1 error to fix, then \d edits can be made\n", done.stderr)
     assert b"\nwrote: train_a.py, train_c.py\n" in done.stderr
     assert (
-        last(done.stderr) == "2 converted, 1 refused (train_b.py: 1 blocker); next: start them as shown above"
+        last(done.stderr) == "2 converted, 1 refused (train_b.py: 1 error); next: start them as shown above"
     )
     once = tree()
     again = run("convert", ".", "--inplace")
@@ -71,7 +71,7 @@ def test_programs_that_change_different_functions_of_one_file_are_independent() 
     assert 'torch.save(model.state_dict(), "second.pt")' in after
     # What is left is said once more, and nothing else.
     again = run("convert", "first.py", "second.py", "--inplace")
-    assert b"second.py: refused: 1 blocker" in again.stderr and converted() == {"first.py", "shared.py"}
+    assert b"second.py: refused: 1 error" in again.stderr and converted() == {"first.py", "shared.py"}
 
 
 # Where a program that is refused runs a line that another's conversion changes.
@@ -107,9 +107,9 @@ def test_programs_that_run_the_same_changed_line_are_converted_together(case: st
     assert converted() == set()
     tied = f"it can only be converted together with second.py, as both run {place}"
     line = next(it for it in done.stderr.decode().splitlines() if it.startswith("first.py: refused: "))
-    assert line.endswith(tied) and "blocker" not in line
+    assert line.endswith(tied) and "error" not in line
     assert last(done.stderr).startswith(
-        "nothing is converted, 2 refused (first.py: can only be converted together with second.py; second.py: 1 blocker); next: "
+        "nothing is converted, 2 refused (first.py: can only be converted together with second.py; second.py: 1 error); next: "
     )
     write({name: text.replace(", **{})", ")") for name, text in files.items()})
     assert run("convert", ".", "--inplace").returncode == 0
@@ -131,7 +131,7 @@ def test_a_changed_line_that_still_does_the_same_holds_nothing_back() -> None:
     assert done.returncode == 3
     assert converted() == {"first.py", "shared.py"}
     assert "ddp.save(" in Path("shared.py").read_text()
-    assert last(done.stderr).startswith("1 converted, 1 refused (second.py: 1 blocker); next: ")
+    assert last(done.stderr).startswith("1 converted, 1 refused (second.py: 1 error); next: ")
     subprocess.run([sys.executable, "second.py"], check=True, capture_output=True)
     assert torch.load("second.pt") == {"epoch": 1}
 
@@ -156,7 +156,7 @@ def test_a_program_that_cannot_be_analysed_holds_back_no_other(
     assert said[0].startswith(
         "c.py:1: DDP000 error: RecursionError: maximum recursion depth exceeded; this is a bug"
     )
-    assert said[-1].startswith("3 converted, 1 refused (c.py: 1 blocker); next: ")
+    assert said[-1].startswith("3 converted, 1 refused (c.py: 1 error); next: ")
     monkeypatch.setenv("DP2DDP_DEBUG", "1")
     assert cli.main(["convert", "."]) == 3
     assert "Traceback" in capsys.readouterr().err
@@ -179,6 +179,4 @@ def test_a_change_that_cannot_be_vouched_for_holds_back_its_own_programs(
     assert converted() == {"a.py", "c.py", "e.py"}
     said = capsys.readouterr().err
     assert "b.py:1: DDP000 error: AssertionError: no such thing; a bug in dp2ddp" in said
-    assert said.splitlines()[-1].startswith(
-        "3 converted, 2 refused (b.py: 1 blocker; d.py: 1 blocker); next: "
-    )
+    assert said.splitlines()[-1].startswith("3 converted, 2 refused (b.py: 1 error; d.py: 1 error); next: ")

@@ -12,11 +12,12 @@ import pytest
 from test_cli import REPOSITORY, SPLIT, TRAIN, run, tree, write
 from test_cli import folder as folder  # every test here has one
 
-from dp2ddp.emit.vendor import is_current
+from dp2ddp.emit.vendor import copied, is_current
 from dp2ddp.emit.write import WriteError
 
 NEEDED = b"the converted script imports dp2ddp: install dp2ddp where it trains, or convert with --vendor DIR"
 ON_CPU = TRAIN.replace(".cuda()", "")
+FILES = len(list(copied()))
 # What a training machine does without: the rest of dp2ddp, and what that needs.
 WITHOUT = """
 import sys, runpy
@@ -53,7 +54,7 @@ def test_a_vendored_program_trains_without_dp2ddp() -> None:
     write({"train.py": ON_CPU})
     done = run("convert", "train.py", "--vendor", "lib/ddp_runtime", "--inplace")
     assert done.returncode == 0 and NEEDED not in done.stderr
-    assert b"wrote: train.py, lib/ddp_runtime (dp2ddp's runtime)\n" in done.stderr
+    assert b"wrote: train.py, lib/ddp_runtime (dp2ddp's runtime, %d files)\n" % FILES in done.stderr
     assert imports("train.py") == ["from lib import ddp_runtime as ddp"]
     assert is_current(Path("lib/ddp_runtime"))
     assert [it.name for it in Path("lib").iterdir()] == ["ddp_runtime"]
@@ -104,7 +105,8 @@ def test_an_older_copy_is_brought_up_to_date() -> None:
     Path("ddp/gone.py").write_text("")
     Path("ddp/ranks.py").write_text("# of an older version\n")
     done = run("convert", "train.py", "--vendor", "ddp")
-    assert b"would write: ddp (dp2ddp's runtime, not in the diff)" in done.stderr
+    assert b"would write: ddp (dp2ddp's runtime, %d files, not in the diff)" % FILES in done.stderr
+    assert done.stderr.endswith(b"those that are import that copy: start them as before\n")
     run("convert", "train.py", "--vendor", "ddp", "--inplace")
     assert is_current(Path("ddp")) and not Path("ddp/gone.py").exists()
 
@@ -113,7 +115,10 @@ def test_without_writing_there_is_no_copy() -> None:
     write({"train.py": TRAIN})
     done = run("convert", "train.py", "--vendor", "ddp_runtime")
     assert b"+import ddp_runtime as ddp\n" in done.stdout
-    assert b"would write: train.py, ddp_runtime (dp2ddp's runtime, not in the diff)" in done.stderr
+    assert (
+        b"would write: train.py, ddp_runtime (dp2ddp's runtime, %d files, not in the diff)" % FILES
+        in done.stderr
+    )
     assert b"dp2ddp convert train.py --vendor ddp_runtime --inplace" in done.stderr.splitlines()[-1]
     assert set(tree()) == {"train.py"}
 

@@ -642,6 +642,9 @@ def test_an_original_that_does_not_run_any_more_is_compared_after_its_mends(
     done = command("train.py", *other, "--steps", "6", "--float64")
     assert done.code == 0, done.out + done.err
     assert done.out.startswith("MATCH over 6 steps")
+    assert "reference: nn.DataParallel emulated on the CPU, 2 replicas" in done.out
+    told = " ".join(done.out.split())
+    assert "so not tested: order of the samples, random augmentation, " in told and "(-v says how)" in told
     assert "compared as it is after these mends alone, it does not run without: train.py" in done.out
     assert (
         "train.py does not run with the installed Python and libraries: it is compared after fixing only that"
@@ -993,7 +996,14 @@ def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ("idle.py", 3, "INCONCLUSIVE: the script was not converted"),
+        ("idle.py", 3, "INCONCLUSIVE: nothing to compare in idle.py: no DataParallel\n"),
+        (
+            "idle.py --git HEAD",
+            3,
+            "INCONCLUSIVE: idle.py is in no git repository: pass the original as BEFORE and",
+        ),
+        ("broken.py", 4, "broken.py was not converted, so there is nothing to compare: see above\n"),
+        ("befor.py", 4, "befor.py: cannot be read: no such file or directory; did you mean before.py?"),
         ("after.py", 3, "INCONCLUSIVE: after.py is converted already"),
         ("after.py before.py", 3, "INCONCLUSIVE: after.py is converted already"),
         ("missing.py", 4, "missing.py: cannot be read: no such file or directory"),
@@ -1022,7 +1032,8 @@ def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
 def test_what_is_not_run_is_said_in_a_line(
     tmp_path: Path, command: Callable[..., Done], arguments: str, code: int, said: str
 ) -> None:
-    for name, text in (("before", BEFORE), ("after", AFTER), ("idle", "print('nothing')\n")):
+    texts = {"before": BEFORE, "after": AFTER, "idle": "print('nothing')\n", "broken": "def f(:\n"}
+    for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
     done = command(*arguments.split())
     assert done.code == code

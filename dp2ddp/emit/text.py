@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.changes import Beside, Conversion, Idle, Script
+from dp2ddp.emit.vendor import copied
 from dp2ddp.plan import Finding, Severity
 from dp2ddp.source import STDIN, Location, Unreadable
 
@@ -32,6 +33,7 @@ def report(
     verbose: bool = False,
     vendored: Path | None = None,
     measured: Sequence[str] = (),
+    unsaved: Sequence[Path] = (),
 ) -> str:
     """Everything there is to say.
 
@@ -45,6 +47,7 @@ def report(
         verbose: what was changed, and all reasons, too.
         vendored: the folder that becomes a copy of the runtime.
         measured: what was measured to choose the form.
+        unsaved: files that are, or would be, rewritten in place, and that git does not have as they were.
     """
     told = {finding.location.path for finding in conversion.errors}
     lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
@@ -64,14 +67,36 @@ def report(
     if conversion.runtime is None and any(script.converted for script in conversion.scripts):
         lines.append(NEEDED)
     if conversion.changes or vendored:
-        names = [shown(moved_path(change.path, moved)) for change in conversion.changes]
+        names = [_changed(it.path, conversion, moved) for it in conversion.changes if it.path.name != STDIN]
         if vendored is not None:
-            names.append(f"{shown(vendored)} (dp2ddp's runtime{'' if written else ', not in the diff'})")
-        lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
+            size = f"dp2ddp's runtime, {len(list(copied()))} files"
+            names.append(f"{shown(vendored)} ({size}{'' if written else ', not in the diff'})")
+        if names:
+            lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
+    if unsaved:
+        lines.append(_unsaved(unsaved, written))
     lines += _beside(conversion.beside)
     lines += measured
     lines += _outcome(conversion, written, moved, command, verify)
+    if vendored is not None and not conversion.scripts:
+        copy = "the copy" if written else "that copy"
+        lines.append(f"no script is newly converted; those that are import {copy}: start them as before")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _changed(path: Path, conversion: Conversion, moved: tuple[Path, Path] | None) -> str:
+    """A file that changes, by comments alone or not."""
+    return shown(moved_path(path, moved)) + " (comments only)" * (path in conversion.commented)
+
+
+def _unsaved(paths: Sequence[Path], written: bool) -> str:
+    """That nothing keeps what some files said before they were, or would be, rewritten."""
+    names, one = _names(paths), len(paths) == 1
+    if written:
+        return f"{names} {'was' if one else 'were'} not committed to git, and no backup was kept"
+    are = "is" if one else "are"
+    advice = "commit first, or write a copy by --output DIR"
+    return f"{names} {are} not committed to git; --inplace keeps no backup: {advice}"
 
 
 def _beside(programs: Sequence[Beside]) -> list[str]:
@@ -140,7 +165,9 @@ def shown(path: Path) -> str:
     if path.name == STDIN:
         return STDIN
     cwd = Path.cwd()
-    return os.fspath(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+    if path.is_relative_to(cwd):
+        return os.fspath(path.relative_to(cwd))
+    return min(os.fspath(path), os.path.relpath(path, cwd), key=len)
 
 
 def is_shown(finding: Finding) -> bool:
@@ -185,8 +212,9 @@ def _script(script: Script, path: Path, gone: bool) -> list[str]:
     """What becomes of a program, and how it is started then, at its new place. ``gone``: the original is not there."""
     name, edits = script.command or shown(script.path), _count(script.edits, "edit")
     if not script.converted:
-        blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
-        return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
+        first = f"{_count(script.blockers, 'error')} to fix, then " * bool(script.blockers)
+        can = "can be made" if first else "would be made"
+        return [f"{name}: refused: {first}{edits} {can}{_tie(script)}"]
     lines = [f"{name}: {edits}" + f", {script.left} to do by hand" * bool(script.left), f"  {tier(script)}"]
     lines += _assumptions(script, gone)
     if path.name != STDIN:
@@ -261,7 +289,7 @@ def _named(script: Script, path: Path) -> str:
 def _why(script: Script) -> str:
     if not script.blockers:
         return f"can only be converted together with {', '.join(map(shown, script.tied))}"
-    return _count(script.blockers, "blocker")
+    return _count(script.blockers, "error")
 
 
 def _next(
@@ -274,6 +302,8 @@ def _next(
     """What to run next."""
     if not done:
         return "fix the errors above and convert again, or convert the rest with --force"
+    if done[0].path.name == STDIN:
+        return "apply the diff to the file (patch FILE), then start it: python FILE"
     first = proof(done[0], moved, verify)
     start = f"start {'it' if len(done) == 1 else 'them'} as shown above"
     if moved is not None:

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "runtime"
 def check_vendor(folder: Path) -> str:
     """Why no copy of the runtime can be put there, or nothing."""
     if not folder.name.isidentifier():
-        return f"{folder} can't be imported: its name is no Python identifier"
+        return f"{folder} can't be imported: its name is no Python identifier; give a name such as --vendor my_ddp"
     if folder.exists() and not folder.is_dir():
         return f"{folder} is not a folder"
     if folder.is_dir() and any(folder.iterdir()) and not _is_copy(folder):
@@ -30,7 +30,7 @@ def check_vendor(folder: Path) -> str:
 def is_current(folder: Path) -> bool:
     """Whether a folder is a copy of this version's runtime."""
     return folder.is_dir() and all(
-        (folder / name).is_file() and (folder / name).read_bytes() == data for name, data in _files()
+        (folder / name).is_file() and (folder / name).read_bytes() == data for name, data in copied()
     )
 
 
@@ -44,7 +44,7 @@ def vendor(folder: Path) -> bool:
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         made, old = temporary / "new", temporary / "old"
         made.mkdir()
-        for name, data in _files():
+        for name, data in copied():
             (made / name).write_bytes(data)
         usual_mode(made)
         if folder.exists():
@@ -82,7 +82,7 @@ def _is_copy(folder: Path) -> bool:
     return init.is_file() and COPY in init.read_bytes()
 
 
-def _files() -> Iterator[tuple[str, bytes]]:
+def copied() -> Iterator[tuple[str, bytes]]:
     """The files of a copy, with the licence that goes with them."""
     for path in sorted(SOURCE.glob("*.py")):
         yield path.name, path.read_bytes()

@@ -111,7 +111,8 @@ def _run(command: list[str], options: Options, link: machines.Link, folder: str)
     failure = link.leave(failure)
     if failure is None:
         return 0
-    say(failure.text)
+    if not teardown.is_wrong_usage(failure.code, folder):
+        say(failure.text)
     return failure.code
 
 

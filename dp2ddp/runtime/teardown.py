@@ -17,9 +17,11 @@ destroy the group). So the last collective is one without tensors, and the threa
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import builtins
 import ctypes
+import functools
 import gc
 import io
 import json
@@ -40,6 +42,8 @@ from . import lines, output, ranks, rendezvous
 from .messages import say
 
 FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
+USAGE = "usage"  # begins the name of a file in it: the program's parser of options has ended a rank
+WRONG_USAGE = 2  # the exit code of argparse
 WATCH_PERIOD = 0.5  # seconds
 COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so that its exit code is the job's
 LEAVING = 12.0  # seconds that a process which has reported its end may take for it, on a busy machine
@@ -65,7 +69,29 @@ def watch() -> None:
     if ranks.has_own_agent():
         # loader workers that are killed leave sockets behind: these go with the agent's folder
         multiprocessing.current_process()._config["tempdir"] = os.environ[FOLDER]
+        _note_wrong_usage()
     atexit.register(_end)
+
+
+def _note_wrong_usage() -> None:
+    """Have the agent know where the program's own parser ends a rank: it has said what is wrong."""
+    end = argparse.ArgumentParser.exit
+    note = os.path.join(os.environ[FOLDER], f"{USAGE}{ranks.own_rank()}")
+
+    @functools.wraps(end)
+    def noted(self: argparse.ArgumentParser, status: int = 0, message: str | None = None) -> NoReturn:
+        if status == WRONG_USAGE:
+            with suppress(OSError):
+                open(note, "w").close()
+        end(self, status, message)
+
+    if not hasattr(end, "__wrapped__"):
+        argparse.ArgumentParser.exit = noted
+
+
+def is_wrong_usage(code: int, folder: str) -> bool:
+    """Whether ranks, whose agent has this folder, have ended as the program was given wrong arguments."""
+    return code == WRONG_USAGE and any(it.startswith(USAGE) for it in os.listdir(folder))
 
 
 def leave() -> None:

@@ -6,8 +6,8 @@ from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.verdict import Difference, Result, Verdict
 
 
-def report(result: Result) -> str:
-    """What the terminal shows."""
+def report(result: Result, verbose: bool = False) -> str:
+    """What the terminal shows; ``verbose``: how the runs were made comparable, too."""
     lines = [headline(result)]
     if result.differences:
         first = result.differences[0]
@@ -20,9 +20,14 @@ def report(result: Result) -> str:
         lines += ["", "compared"]
         width = max(len(name) for name, _ in result.compared)
         lines += [f"  {name:<{width}}  {text}" for name, text in result.compared]
-    if result.aligned:
+    if len(result.aligned) == 1 or (result.aligned and verbose):
         lines += ["", "made equal for the comparison, so not tested"]
         lines += [part for text in result.aligned for part in _wrapped(text, "  ")]
+    elif result.aligned[1:]:
+        reference, *others = result.aligned
+        names = ", ".join(text.partition(":")[0] for text in others)
+        lines += ["", *_wrapped(reference, "")]
+        lines += _wrapped(f"made equal for the comparison, so not tested: {names} (-v says how)", "", 120)
     if result.notes:
         lines += ["", "not covered, or worth knowing"]
         lines += [part for text in result.notes for part in _wrapped(text, "  ")]

@@ -607,13 +607,13 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "order of the samples: the original was given the global batches that the converted program drew; their "
         "sizes, repeats and reshuffling were compared with those of its own samplers",
         "random augmentation: drawn by data set, epoch and sample, whichever process draws it",
-        "dropout and other random numbers of wrapped models: drawn by forward and replica",
-        "Python's and numpy's random state before the programs seed it, and all generators' states with each training "
-        "batch and after each optimizer step: the same in the original and on rank 0",
+        "random numbers in wrapped models (dropout): drawn by forward and replica",
+        "states of random generators: the same in the original and on rank 0, with each training batch and after each "
+        "optimizer step; Python's and numpy's also before the programs seed them",
         "the clock: each time that the programs' own code asks for is 10 ms later than the one before; what it calls "
         "unique (uuid, secrets) is drawn alike",
         "line numbers in log records: none, as the conversion moves lines",
-        f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
+        f"number of steps: loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",
     ]
     if request.float64:
@@ -622,9 +622,9 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         device = "the CPU, without mixed precision," if request.device == "cpu" else "one GPU"
         lines.append(f"devices: CUDA is {device} in both runs")
     if request.synthetic:
-        lines.append("data: small synthetic data instead of torchvision's data sets")
+        lines.append("synthetic data: small random sets instead of torchvision's")
     if request.prepare:
-        lines.append(f"prepared by {request.prepare.name} in both runs")
+        lines.append(f"preparation: {request.prepare.name} runs first in both")
     return lines
 
 

@@ -39,6 +39,23 @@ def test_a_rank_that_ends_while_another_is_at_a_barrier(tmp_path):
     assert result.err.count("rank 0 has ended, but rank 1 still needs it (at a barrier)") == 1, result.err
 
 
+@pytest.mark.parametrize("wrong", ["--lr=abc", "--unknown"])
+def test_of_wrong_arguments_only_the_program_speaks(tmp_path, wrong):
+    write(
+        tmp_path,
+        """
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--lr", type=float)
+        ddp.launch(parser.parse_args)
+        """,
+    )
+    result = run(["train.py", wrong], tmp_path, DP2DDP_OUTPUT="")
+    assert (result.code, result.out, result.left) == (2, "", [])
+    usage, error = result.err.splitlines()
+    assert usage.startswith("usage: train.py") and error.startswith("train.py: error: "), result.err
+
+
 def test_different_errors_are_all_said_the_first_with_its_traceback(tmp_path):
     write(
         tmp_path,
