@@ -613,7 +613,7 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "the clock: each time that the programs' own code asks for is 10 ms later than the one before; what it calls "
         "unique (uuid, secrets) is drawn alike",
         "line numbers in log records: none, as the conversion moves lines",
-        f"number of steps: loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
+        f"number of steps: loops over training data end after {-(-request.steps // 2)}, and the programs after "
         f"{request.steps}",
     ]
     if request.float64:
