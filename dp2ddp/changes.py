@@ -39,6 +39,7 @@ class Script:
     that it runs too. ``wraps`` are the places in which its models are wrapped. ``verify`` runs it with ``arguments``,
     and with small data in the place of torchvision's if ``synthetic``. ``assumptions``: what has to hold, and where,
     for it to be sharded, if it is not; else what was taken as true. ``single``: where it names one GPU, and no other.
+    ``unprefixed``: its checkpoints had ``module.`` before their keys, and have it no longer.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class Script:
     arguments: tuple[str, ...] = ()
     assumptions: tuple[tuple[Location, str], ...] = ()
     single: Location | None = None
+    unprefixed: bool = False
 
     @property
     def is_assumed(self) -> bool:

@@ -422,6 +422,7 @@ def _script(
         ties=group.ties,
         wraps=tuple(_at(path, line) for path, line in proof.wraps),
         synthetic=proof.synthetic,
+        unprefixed=start.program in facts.unprefixed,
         arguments=proof.arguments,
         assumptions=tuple((Location(it.at.path, it.at.span), it.text) for it in start.assumptions),
         single=_single(project, start),

@@ -727,7 +727,8 @@ class Prediction:
 class Facts:
     """Everything that is known about a project.
 
-    ``beside``: the programs that stay as they are, as they have DistributedDataParallel already.
+    ``beside``: the programs that stay as they are, as they have DistributedDataParallel already. ``unprefixed``: those
+    whose checkpoints had ``module.`` before their keys, and have it no longer.
     """
 
     scripts: tuple[Script, ...] = ()
@@ -763,11 +764,12 @@ class Facts:
     beside: frozenset[Path] = frozenset()
     proofs: tuple[Proof, ...] = ()
     predictions: tuple[Prediction, ...] = ()
+    unprefixed: frozenset[Path] = frozenset()
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The names of the collections of facts."""
-        others = ("lines", "beside", "proofs", "predictions")
+        others = ("lines", "beside", "proofs", "predictions", "unprefixed")
         return tuple(name for name in self.__dataclass_fields__ if name not in others)
 
     @property

@@ -48,6 +48,7 @@ KEPT = TRAIN.replace("nn.Linear(8, 2))", "nn.Linear(8, 2), **{})")
 IDLE = "import torch\n\nprint(torch.zeros(1))\n"
 BROKEN = "def f(:\n    pass\n"
 
+LOADS = TRAIN.replace("    optimizer", '    model.load_state_dict(torch.load("model.pt"))\n    optimizer', 1)
 SPLIT = {
     "train.py": TRAIN.replace("import torch\n", "import torch\nfrom lib.data import dataset\n", 1).replace(
         "TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))", "dataset()"
@@ -782,6 +783,26 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 # What it writes
+
+
+SAVES = TRAIN.replace("        print(", "        torch.save(STATE, 'model.pt')\n        print(")
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("model.state_dict()", True),
+        ('{"epoch": epoch, "model": model.state_dict()}', True),
+        ("model.module.state_dict()", False),
+        ("optimizer.state_dict()", False),
+    ],
+)
+def test_the_summary_says_once_that_checkpoints_have_other_keys(state: str, told: bool) -> None:
+    text = SAVES.replace("STATE", state)
+    write({"one.py": text, "two.py": text, "resumes.py": LOADS})
+    line = "checkpoints are saved without the `module.` prefix; old ones still load"
+    assert run("convert", ".").stderr.decode().splitlines().count(line) == told
+    assert line not in run("convert", "resumes.py").stderr.decode().splitlines()
 
 
 # What is not lost, and what was meant

@@ -318,7 +318,9 @@ def analyse(
     stand = (*facts.obstacles, *_misplaced(context))
     left = tuple(it for it in stand if not branches.is_left(context, it))
     beside = checkpoints.beside(whole, facts.states) if whole is not context else ()
-    facts = replace(facts, states=(*facts.states, *beside))
+    facts = replace(
+        facts, states=(*facts.states, *beside), unprefixed=checkpoints.unprefixed(context, facts.states)
+    )
     reading = readers.find(whole, linked.project, facts.states)
     return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
 

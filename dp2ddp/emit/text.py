@@ -18,6 +18,7 @@ NEEDED = (
     "the converted script imports dp2ddp: install dp2ddp where it trains, or convert with --vendor DIR to copy the "
     "runtime into your project"
 )
+UNPREFIXED = "checkpoints are saved without the `module.` prefix; old ones still load"
 _NAMED = 10
 _REASONS = 3
 
@@ -66,6 +67,8 @@ def report(
         lines.append("nothing to do: no Python file was found")
     if conversion.runtime is None and any(script.converted for script in conversion.scripts):
         lines.append(NEEDED)
+    if any(script.converted and script.unprefixed for script in conversion.scripts):
+        lines.append(UNPREFIXED)
     if conversion.changes or vendored:
         names = [_changed(it.path, conversion, moved) for it in conversion.changes if it.path.name != STDIN]
         if vendored is not None:

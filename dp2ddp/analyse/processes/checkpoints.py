@@ -259,17 +259,38 @@ def _stored(context: Context) -> set[int]:
     found: set[int] = set()
     for call in context.program.calls:
         if "torch.save" in call.names:
-            written = [call.argument("obj", 0), *_handed_on(context, call)]
+            found |= _written(context, call)
         elif getattr(call.node.func, "attr", "") == "load_state_dict":
-            written = [call.argument("state_dict", 0)]
-        else:
-            continue
-        for saved in filter(None, written):
-            for value in context.program.contents(context.program.values(saved)):
-                if isinstance(value, Made) and value.name.endswith(".state_dict"):
-                    found.add(value.site)
-            parts = [saved, *(assigned(context, saved) if isinstance(saved, ast.Name) else ())]
-            found |= {id(it) for part in parts for it in ast.walk(part) if _is_in_display(context, it, part)}
+            found |= _states_in(context, call.argument("state_dict", 0))
+    return found
+
+
+def _written(context: Context, call: Call) -> set[int]:
+    """Calls of ``state_dict()`` whose result ``torch.save`` writes."""
+    written = [call.argument("obj", 0), *_handed_on(context, call)]
+    return set[int]().union(*(_states_in(context, it) for it in written))
+
+
+def _states_in(context: Context, saved: ast.expr | None) -> set[int]:
+    """Calls of ``state_dict()`` whose result is, or is in, what an expression stands for."""
+    if saved is None:
+        return set()
+    values = context.program.contents(context.program.values(saved))
+    found = {it.site for it in values if isinstance(it, Made) and it.name.endswith(".state_dict")}
+    parts = [saved, *(assigned(context, saved) if isinstance(saved, ast.Name) else ())]
+    return found | {id(it) for part in parts for it in ast.walk(part) if _is_in_display(context, it, part)}
+
+
+def unprefixed(context: Context, states: Iterable[StateDict]) -> frozenset[Path]:
+    """The programs that wrote keys with a wrap's prefix into a file, and write them without it now."""
+    bare = {it.operand for it in states if it.kind in SAVED}
+    found = frozenset[Path]()
+    for call in context.program.calls:
+        if "torch.save" in call.names:
+            made = (context.program.node(it) for it in _written(context, call))
+            models = [it.func.value for it in made if isinstance(it, ast.Call | ast.Attribute)]
+            if any(context.program.anchor(it) in bare for it in models):
+                found |= context.run_by(call.node)
     return found
 
 
