@@ -200,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     assumed.add_argument(
         "--sharded",
         action="store_true",
-        help="shard where it is not proven safe and nothing is known to forbid it; lists what this assumes",
+        help="shard also where it could not be proven to train the same; lists what this assumes",
     )
     assumed.add_argument(
         "--prove",
@@ -210,7 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--no-gather",
         action="store_true",
-        help="keep whole batches where what follows the forward needs them, instead of joining outputs there",
+        help="do not gather outputs behind the model: such scripts get the whole-batch form",
     )
     command.add_argument("--force", action="store_true", help="convert the rest of scripts that have errors")
     command.add_argument(
@@ -229,7 +229,7 @@ def _parser() -> argparse.ArgumentParser:
         "--vendor",
         type=Path,
         metavar="DIR",
-        help="put the runtime into a folder of the project and import it from there",
+        help="copy the runtime (about 80 files) into a folder of the project, such as my_ddp, and import it from there",
     )
     command.add_argument(
         "--format", choices=FORMATS, default="text", help="how findings and the summary are written (text)"

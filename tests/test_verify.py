@@ -899,6 +899,7 @@ def test_an_original_that_lacks_something_says_what_to_add(
     done = command("train.py", "--steps", "4")
     assert done.code == 3
     assert done.out.startswith("INCONCLUSIVE: the original fails: ")
+    assert "rank 0" not in done.out  # it is one process
     assert said in done.out.splitlines()[0]
 
 

@@ -278,7 +278,8 @@ class Bench:
             for one in ranks
             if one.error and not (_exits(one) and last_lines.get(one.rank))
         }
-        shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if _tail(text))
+        lasts = {f"rank {rank}: " * (processes > 1): _tail(text) for rank, text in errors.items()}
+        shown = "\n".join(f"{who}{last}" for who, last in lasts.items() if last)
         shutil.rmtree(place, ignore_errors=True)
 
         def local(text: str) -> str:
