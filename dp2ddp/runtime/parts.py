@@ -39,8 +39,12 @@ class Part:
         world = ranks.get_world_size()
         if self.weighed:
             return world * self.size / self.total
-        used = -(-self.total // -(-self.total // world))  # ranks with samples, as torch.chunk cuts them
-        return world / used if self.size else 0.0
+        return world / self.used if self.size else 0.0
+
+    @property
+    def used(self) -> int:
+        """How many ranks have samples, as torch.chunk cuts them."""
+        return -(-self.total // -(-self.total // ranks.get_world_size()))
 
     @property
     def rows(self) -> int:
@@ -243,7 +247,7 @@ def weight(*values: Any, training: bool = True) -> float:
     if _in_play[-1].ended and not training:
         found = _likeliest(fitting) or set(candidates)
         return candidates[found.pop()].weight if len(found) == 1 else float("nan")
-    totals = _agree(candidates, fitting, bool(tensors(values)))
+    totals = _fewest_parts(candidates, _agree(candidates, fitting, bool(tensors(values))))
     if len(totals) == 1:
         return candidates[totals.pop()].weight
     if is_over and not totals:
@@ -296,6 +300,12 @@ def _agree(candidates: dict[int, Part], fitting: set[_Fit], has_tensors: bool) -
     unlike = {fit for fit in alike if (fit[0], candidates[fit[0]].rows) not in rows}
     found = _likeliest(unlike or alike) or set(candidates) & running
     return found if len(found) == 1 else found & running
+
+
+def _fewest_parts(candidates: dict[int, Part], totals: set[int]) -> set[int]:
+    """Of batches that all fit one forward, those with the fewest parts: nn.DataParallel calls as many replicas."""
+    fewest = min((candidates[total].used for total in totals), default=0)
+    return {total for total in totals if candidates[total].used == fewest}
 
 
 def stands_by() -> bool:

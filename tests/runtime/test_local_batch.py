@@ -175,6 +175,45 @@ def test_columns_are_parts_whose_steps_are_those_of_the_whole_batch(lab, tmp_pat
     lab.run(write(tmp_path, text), processes=processes, recorded=False, timeout=60).ok()
 
 
+REPEATED = """
+import copy
+ddp.init()
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+
+class Scores(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.image, self.caption = torch.nn.Linear(4, 5), torch.nn.Linear(3, 5)
+    def forward(self, images, captions):
+        return self.caption(captions) @ self.image(images).t()
+
+def train(net, batches, combined, own):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for images, captions in batches:
+        scores = combined(net(own(images), own(captions)))
+        (scores - scores.diag()[:, None]).clamp(min=-0.2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+net = Scores()
+batches = [(torch.randn(n, 4), torch.randn(n, 3)) for n in (6, 5, 2, 7, 3)]
+whole = copy.deepcopy(net)
+train(whole, batches, lambda it: it, lambda it: it)
+wrapped = ddp.DistributedDataParallel(net)
+every = [(images.repeat(ddp.get_world_size(), 1), captions) for images, captions in batches]
+train(wrapped, every, ddp.whole_batch, ddp.local_batch)
+for one, other in zip(net.parameters(), whole.parameters()):
+    assert torch.allclose(one, other, rtol=0, atol=1e-12), (one - other).abs().max()
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_arguments_with_different_numbers_of_rows(lab, tmp_path, processes):
+    """Every rank gets all images and its part of the captions: the captions say how many ranks have samples."""
+    lab.run(write(tmp_path, REPEATED), processes=processes, recorded=False, timeout=90).ok()
+
+
 PUT_TOGETHER = """
 import random, sys
 from torch.utils.data import DataLoader, Dataset
