@@ -233,6 +233,21 @@ for epoch in range(2):
         STEP
         print((out.argmax(1) == y).float().mean().item(), loss.item())
 """,
+    "weights of the samples, multiplied in place": """
+criterion = nn.CrossEntropyLoss(reduction="none")
+weights = torch.rand(50)
+loader = DataLoader(TensorDataset(X, weights, Y), batch_size=8, shuffle=True)
+for epoch in range(2):
+    for x, weight, target in loader:
+        if torch.max(target) == 2:
+            x = x / 2
+        out = net(x)
+        losses = criterion(out, target)
+        losses *= weight
+        loss = losses.mean()
+        STEP
+        print(loss.item())
+""",
 }
 """What is divided, after the mixing."""
 
@@ -343,6 +358,17 @@ for x, y in loader:
     noise = 0.1 * torch.randn_like(x)
     out = net(x[order] + noise)
     loss = criterion(out, y[order])
+    STEP
+    print(loss.item())
+""",
+    "targets that the model's output changes in place": """
+for x, y in loader:
+    x = x[torch.randperm(len(x))]
+    soft = F.one_hot(y, 3).float()
+    out = net(x)
+    soft *= 0.9
+    soft += 0.1 * out.detach().softmax(1)
+    loss = -(soft * out.log_softmax(1)).sum(1).mean()
     STEP
     print(loss.item())
 """,

@@ -438,6 +438,7 @@ PREPARED = {
         "DDP503",
         22,
         "depends on `seen`",
+        (LOADER, LOADER.replace(", shuffle=True", "")),
         (LOOP, "seen = {}\n" + LOOP),
         (
             STEP,

@@ -93,7 +93,7 @@ class _Preparing:
         after_loop = {id(it) for body in around for it in body} - self.runs
         for key in self.runs | after_loop:
             node = program.nodes.get(key)
-            if isinstance(node, ast.expr) and not self._is_listed(node):
+            if isinstance(node, ast.expr | ast.AugAssign) and not self._is_listed(node):
                 found_here = {id(it): it for it in self._met(node)}
                 if found_here and key in after_loop:
                     raise Unknown  # what the last round leaves is used after the loop
@@ -124,9 +124,16 @@ class _Preparing:
                 raise Unknown
         return sites
 
-    def _met(self, node: ast.expr) -> Iterator[ast.expr]:
-        """The whole batches that an expression gives to a model, or brings together with a part."""
+    def _met(self, node: ast.expr | ast.AugAssign) -> Iterator[ast.expr]:
+        """The whole batches that a model is given here, or that are brought together with a part."""
         gives = False
+        if isinstance(node, ast.AugAssign):
+            held, added = self._of(node.target), self._of(node.value)
+            if added is Of.PART and held in (Of.BATCH, Of.UNCLEAR):
+                raise Unknown  # it would have to be cut before
+            if held is Of.PART and added in (Of.BATCH, Of.UNCLEAR):
+                yield node.value
+            return
         if isinstance(node, ast.Call):
             call = self.context.program.call(node)
             given = self._given(node)
@@ -264,8 +271,7 @@ class _Preparing:
         return found
 
     def _any(self, nodes: Iterable[ast.AST]) -> Of:
-        found = {self._of(it) for it in nodes}
-        return next((it for it in (Of.PART, Of.UNCLEAR, Of.BATCH) if it in found), Of.NOTHING)
+        return _more(map(self._of, nodes))
 
     def _computed(self, node: ast.AST) -> Of:
         match node:
@@ -295,7 +301,11 @@ class _Preparing:
         return self._any(it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
 
     def _defined(self, node: ast.Name | ast.Attribute) -> Of:
-        return _either(map(self._definition, self.context.program.definitions(node)))
+        added, made = list[Of](), list[Of]()
+        for definition in self.context.program.definitions(node):
+            is_added = self.context.program.source(definition).how is How.AUGMENTED
+            (added if is_added else made).append(self._definition(definition))
+        return _more([_either(made), *added])  # an augmented assignment keeps what was there
 
     def _definition(self, definition: ast.AST) -> Of:
         program = self.context.program
@@ -447,6 +457,12 @@ class _Preparing:
                     found.add(self._of(value))
         found -= {Of.NOTHING}
         return Of.UNCLEAR if len(found) > 1 else next(iter(found), Of.NOTHING)
+
+
+def _more(made: Iterable[Of]) -> Of:
+    """What is made of several things together."""
+    found = {*made}
+    return next((it for it in (Of.PART, Of.UNCLEAR, Of.BATCH) if it in found), Of.NOTHING)
 
 
 def _either(made: Iterable[Of]) -> Of:
