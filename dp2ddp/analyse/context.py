@@ -439,13 +439,14 @@ class Context:
 
     @cached_property
     def forwards(self) -> set[int]:
-        """The functions that forwards of the project's modules run."""
+        """The functions that forwards of the project's modules run; a DataParallel of its own is none of these."""
         waiting = [
             scope
             for scope in self.program.scopes
             if isinstance(scope.node, ast.FunctionDef)
             and scope.node.name == "forward"
             and self.is_of_module(scope)
+            and scope.owner not in self.wrappers.classes
         ]
         found: set[int] = set()
         while waiting:

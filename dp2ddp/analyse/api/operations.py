@@ -95,7 +95,7 @@ class Arguments:
             return dimension + rank <= self.place and not (self.rank and dimension + rank < self.place)
         if self.rank is not None:
             return dimension + self.rank <= 0
-        return dimension < -1 or self.is_flat
+        return dimension + self.least <= 0 or self.is_flat
 
     @property
     def adds_dimensions(self) -> bool:
@@ -199,7 +199,7 @@ def always(does: Does) -> Rule:
 
 def along(
     position: int | None = 0,
-    default: int | None = None,
+    default: int | tuple[int, ...] | None = None,
     whole: Does = Does.MIXES,
     result: Does = Does.SAMPLES,
     layer: int | None = 0,
@@ -209,7 +209,7 @@ def along(
     """Operations that are told along which dimensions they work: rows, where none is that of the samples.
 
     ``position``: where the dimension is among the arguments, ``layer``: among those that the layer is made with.
-    ``default``: the dimension where none is given; without one, ``whole`` is what becomes of all numbers. ``last``: the
+    ``default``: the dimensions where none is given; without, ``whole`` is what becomes of all numbers. ``last``: the
     last one is meant then. ``several``: all arguments from that position on are dimensions.
     """
 
@@ -223,7 +223,8 @@ def along(
         if given is None:
             if default is None and not last:
                 return whole
-            numbers: list[int] | None = [-1 if last else default]  # type: ignore[list-item]
+            defaults = -1 if default is None else default
+            numbers: list[int] | None = [*defaults] if isinstance(defaults, tuple) else [defaults]
         elif several and place is not None and given in arguments.given:
             rest = [arguments.numbers(it) for it in arguments.given[place:]]
             numbers = None if None in rest else [it for part in rest for it in part]  # type: ignore[union-attr]
@@ -630,6 +631,8 @@ TABLE: tuple[Operation, ...] = (
     *_table(along(1), "cross take_along_dim"),
     *_table(along(None, last=True), "linalg.cross linalg.vecdot", rows=2, least=2),
     *_table(along(1, last=True), "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft", rows=1),
+    *_table(along(1, default=(-2, -1)), "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2", rows=1),
+    *_table(along(), "fft.fftshift fft.ifftshift", rows=1),
     *_table(along(1, default=0, result=Does.PARTS), "chunk split tensor_split", rows=1),
     *_table(along(0, default=0, result=Does.PARTS), "unbind", rows=1),
     *_table(along(), "narrow select Tensor.unfold index_fill", rows=1),
