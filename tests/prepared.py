@@ -233,6 +233,36 @@ for epoch in range(2):
         STEP
         print((out.argmax(1) == y).float().mean().item(), loss.item())
 """,
+    "mixed batches of an iterator that is begun again": """
+batches = iter(loader)
+for step in range(17):
+    try:
+        x, y = next(batches)
+    except StopIteration:
+        batches = iter(loader)
+        x, y = next(batches)
+    lam = np.random.beta(1, 1)
+    order = torch.randperm(len(x))
+    x = lam * x + (1 - lam) * x[order]
+    out = net(x)
+    loss = lam * criterion(out, y) + (1 - lam) * criterion(out, y[order])
+    STEP
+    print(step, loss.item())
+""",
+    "mixed batches that a counted loop draws": """
+for epoch in range(2):
+    batches = iter(loader)
+    total = 0.0
+    for i in range(len(loader)):
+        batch = next(batches)
+        x, y = batch
+        x = x + 0.5 * torch.roll(x, 1, 0)
+        out = net(x)
+        loss = criterion(out, y)
+        STEP
+        total += loss.item()
+    print(epoch, total / len(loader))
+""",
     "weights of the samples, multiplied in place": """
 criterion = nn.CrossEntropyLoss(reduction="none")
 weights = torch.rand(50)

@@ -12,7 +12,7 @@ LONGEST = frozenset({"builtins.max", "builtins.min"})
 COUNTS_ONE = frozenset({"builtins.len", "builtins.int"})
 # Those that hand a tensor on as it is, or in a list; those and what makes numbers or other collections of it.
 HANDS_TENSOR_ON = frozenset({"float", "list", "tuple", "reversed"})
-OF_ONE = HANDS_TENSOR_ON | {"int", "abs", "round", "dict"}
+OF_ONE = HANDS_TENSOR_ON | {"int", "abs", "round", "dict", "iter"}
 # Those that compute something of several numbers.
 OF_SEVERAL = frozenset("max min pow any all bool range str".split())
 # What computes one number of single numbers, beside `math` and what of torch does so number by number.

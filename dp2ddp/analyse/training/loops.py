@@ -628,6 +628,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     for call in by_hand:
         if (
             id(call.node) in covered
+            and not hasattr(call.node, "whole_source")
             and _drawn_by(context, call) - training
             and _trains_with(context, call.node)
         ):

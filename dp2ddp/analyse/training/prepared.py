@@ -24,7 +24,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
 from dp2ddp.analyse.training import padding
-from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too
+from dp2ddp.analyse.training.loops import BatchLoop, evaluates_too, own_batch
 from dp2ddp.analyse.training.metrics import is_report
 from dp2ddp.analyse.training.own_batches import Site, Sites, entered, given_to, only_trains
 from dp2ddp.facts import OwnBatch
@@ -55,7 +55,9 @@ def find(context: Context, loops: Iterable[BatchLoop]) -> tuple[list[Site], list
     Nothing where that can't be told for all of the training.
     """
     training = [it for it in loops if it.trains]
-    if not training or not all(isinstance(it.node, ast.For) and it.pulls is None for it in training):
+    if not training or not all(isinstance(it.node, ast.For | ast.While) for it in training):
+        return [], []
+    if any(own_batch(it.source) is not None for it in training if it.pulls is not None):
         return [], []
     if any(evaluates_too(context, it) for it in training):
         return [], []
@@ -66,7 +68,8 @@ def find(context: Context, loops: Iterable[BatchLoop]) -> tuple[list[Site], list
         sites = _Preparing(context, training).sites()
     except Unknown:
         return [], []
-    return sites, [draw for it in training for draw in it.draws or (it.source,)] if sites else []
+    draws = {id(draw): draw for it in training for draw in it.draws or (it.source,)}
+    return sites, [*draws.values()] if sites else []
 
 
 @dataclass
@@ -83,6 +86,7 @@ class _Preparing:
             *(self.context.runs(part) for it in self.loops for part in it.node.body)  # type: ignore[attr-defined]
         )
         calls = (self.context.loader_call(it) for loop in self.loops for it in loop.loaders)
+        self.pulls = {id(it.pulls) for it in self.loops if it.pulls is not None}
         given = (it.argument("batch_size", 1) for it in calls if it is not None)
         self.sizes = {ast.unparse(it) for it in given if it is not None}
 
@@ -375,6 +379,8 @@ class _Preparing:
     # Calls
 
     def _call(self, node: ast.Call) -> Of:
+        if id(node) in self.pulls:
+            return Of.BATCH
         call = self.context.program.call(node)
         of = self._any(self._given(node))
         if call is None:
