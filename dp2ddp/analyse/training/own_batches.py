@@ -753,6 +753,8 @@ class _Tracing:
             and node.func.attr == "size"
         ):
             found = self._but_for(MadeBefore, [*own, *given])  # how many rows there are
+        elif self._row_by_row(call):
+            found = self._but_for(Unknown, given)  # of rows that are put together here
         else:
             found = self._all([*own, *given]) if not scopes else self._all(given)
         if found or self._is_circular:
