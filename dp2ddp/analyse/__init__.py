@@ -49,7 +49,7 @@ from dp2ddp.analyse.training import (
     untrained,
 )
 from dp2ddp.analyse.wrapping import functional, models, parallel, unconverted, unused
-from dp2ddp.facts import Facts, Gather, Joint, Lines, Loader, Obstacle, Outdated, Scaled
+from dp2ddp.facts import Facts, Gather, Joint, Lines, Loader, Number, Obstacle, Outdated, Scaled
 from dp2ddp.legacy import Mend, unmended
 from dp2ddp.plan import Anchor
 from dp2ddp.source import Project, SourceFile
@@ -231,7 +231,7 @@ def analyse(
     )
     own = partial(agreements.has_own_path, context)
     acts = effects.collect(context, reported.statements(context), own)
-    numbers = tuple(placing.numbers(context, reported, acts))
+    made, numbers = _without_return(made, tuple(placing.numbers(context, reported, acts)))
     origins = agreements.find(context, acts)
     if origins:  # what is agreed on is no process's own any more: all may make such a folder
         acts = effects.collect(context, reported.statements(context), own)
@@ -323,6 +323,18 @@ def analyse(
     )
     reading = readers.find(whole, linked.project, facts.states)
     return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
+
+
+def _without_return(
+    made: tuple[Loader, ...], numbers: tuple[Number, ...]
+) -> tuple[tuple[Loader, ...], tuple[Number, ...]]:
+    """Loaders and numbers without the parts that would be taken of whole batches only to be joined there."""
+    own = {(it.path, it.at) for it in made if it.own is not None and not it.own.is_loop and not it.own.names}
+    both = own & {(it.path, it.at) for it in numbers if it.kind == "rows"}
+    return (
+        tuple(it for it in made if (it.path, it.at) not in both),
+        tuple(it for it in numbers if (it.path, it.at) not in both),
+    )
 
 
 def _lines(context: Context) -> Iterator[Lines]:

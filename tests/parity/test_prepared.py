@@ -51,3 +51,9 @@ def test_what_is_drawn_alike_is_divided_afterwards(lab: Lab, name: str, processe
 @pytest.mark.parametrize("name", BEWARE)
 def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:
     trains_alike(lab, with_steps(HEAD, BEWARE[name]), processes)
+
+
+def test_what_is_whole_is_not_cut_to_be_joined_again() -> None:
+    text = with_steps(HEAD, DIVIDED["labels that are whole where a number is made of them"])
+    (change,) = convert(Project.of({PATH: text})).changes
+    assert "accuracy(ddp.whole_batch(pred), target.numpy())" in change.after
