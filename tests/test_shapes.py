@@ -266,6 +266,18 @@ def test_a_forward_hook_that_no_call_comes_to_is_not_named(given: str, is_named:
     assert any("sees only each rank's part of the batch" in it.message for it in found) == is_named
 
 
+@pytest.mark.parametrize(("noise", "is_named"), [("0.0", False), ("0.1", True)])
+def test_a_forward_hook_behind_a_default_of_zero_is_not_named(noise: str, is_named: bool) -> None:
+    noisy = (
+        "def noisy(layer, p):\n    if p <= 0:\n        return layer\n"
+        "    layer.register_forward_hook(lambda module, inputs, output: print(output.mean()))\n"
+        f"    return layer\n\n\ndef head(layer, noise={noise}):\n    return noisy(layer, noise)\n\n\n"
+    )
+    text = START + noisy + "head(model.module)\n" + LOOP
+    found = convert(Project.of({Path("/example/train.py"): text})).findings
+    assert any("sees only each rank's part of the batch" in it.message for it in found) == is_named
+
+
 PICTURES = """\
 from PIL import Image
 from torchvision import transforms

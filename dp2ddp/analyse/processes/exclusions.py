@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.devices import MOVES
@@ -12,6 +13,8 @@ from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Cls
+
+ORDERED = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 
 Condition = tuple[ast.expr, bool]
 """A condition, and whether it holds where a place is come to."""
@@ -62,13 +65,13 @@ def _answer(context: Context, test: ast.expr, scope: Scope, node: ast.Call, boun
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             answer = _answer(context, operand, scope, node, bound)
             return None if answer is None else not answer
-        case ast.BoolOp(op=operator, values=parts):
+        case ast.BoolOp(op=joins, values=parts):
             answers = {_answer(context, it, scope, node, bound) for it in parts}
-            decides = isinstance(operator, ast.Or)
+            decides = isinstance(joins, ast.Or)
             if decides in answers:
                 return decides
             return None if None in answers else not decides
-        case ast.Compare(left=ast.Name() as name, ops=[operator], comparators=[ast.Constant(value=asked)]):
+        case ast.Compare(left=ast.Name() as name, ops=[asks], comparators=[ast.Constant(value=asked)]):
             given = _given(context, name, scope, node, bound)
             if isinstance(given, ast.Constant):
                 same = given.value is asked if asked is None else given.value == asked
@@ -76,9 +79,14 @@ def _answer(context: Context, test: ast.expr, scope: Scope, node: ast.Call, boun
                 same = False
             else:
                 return None
-            if isinstance(operator, ast.Is | ast.Eq):
+            if isinstance(asks, ast.Is | ast.Eq):
                 return same
-            return not same if isinstance(operator, ast.IsNot | ast.NotEq) else None
+            if isinstance(asks, ast.IsNot | ast.NotEq):
+                return not same
+            numbers = getattr(given, "value", None), asked
+            compared = ORDERED.get(type(asks))
+            known = compared is not None and all(isinstance(it, int | float) for it in numbers)
+            return compared(*numbers) if known else None
         case ast.Name():
             given = _given(context, test, scope, node, bound)
             return bool(given.value) if isinstance(given, ast.Constant) else None
@@ -93,7 +101,18 @@ def _given(context: Context, name: ast.Name, scope: Scope, node: ast.Call, bound
     (parameter,) = definitions
     if parameter not in scope.signature.named or (bound and parameter in scope.signature.places[:1]):
         return None
-    return signature.given(node, scope.takes(bound), parameter)
+    given = signature.given(node, scope.takes(bound), parameter)
+    return None if given is None else _constant(context, given)
+
+
+def _constant(context: Context, node: ast.expr, depth: int = 0) -> ast.expr:
+    """The constant that an expression is, behind parameters to which all calls give the same; else the expression."""
+    definitions = context.program.definitions(node) if isinstance(node, ast.Name) else []
+    if len(definitions) != 1 or not isinstance(definitions[0], ast.arg) or depth > 6:
+        return node
+    found = [_constant(context, it, depth + 1) for it in context.program.given(definitions[0])]
+    values = {repr(it.value) for it in found if isinstance(it, ast.Constant)}
+    return found[0] if len(values) == 1 and all(isinstance(it, ast.Constant) for it in found) else node
 
 
 def _is_object(context: Context, node: ast.expr, depth: int = 0) -> bool:
