@@ -315,6 +315,46 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     assert len(converted(asking).errors) == 2, "what is asked for does not hang"
 
 
+MEETING = """
+class Master:
+    def __init__(self):
+        self.sums = Queue()
+
+    def run(self, sums):
+        return sum((self.sums.get() for _ in range(self.sums.qsize())), sums)
+
+
+class SyncNorm(nn.BatchNorm1d):
+    def __init__(self, features):
+        super().__init__(features)
+        self.master = Master()
+
+    def forward(self, x):
+        return super().forward(x - self.master.run(0))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(8, 2), SyncNorm(2)
+
+    def forward(self, x):
+        return self.norm(self.layer(x))
+"""
+
+
+def test_where_layers_that_are_called_back_meet_is_not_said() -> None:
+    text = with_class(MEETING, WRAP, "from queue import Queue").replace(
+        "nn.Linear(8, 2).cuda()", "Net().cuda()"
+    )
+    text += "model.module(torch.ones(4, 8).cuda())\n"
+    assert any("completion order" in it.message for it in converted(text).findings)
+    forward = "    def forward(self, x):\n        return super()"
+    callback = "    def __data_parallel_replicate__(self, ctx, number):\n        pass\n\n"
+    text = text.replace(forward, callback + forward)
+    assert not any("completion order" in it.message for it in converted(text).findings)
+
+
 def test_layers_that_are_called_back_are_not() -> None:
     text = with_class(
         WAITING + "\n    def __data_parallel_replicate__(self, ctx, number):\n        pass\n",

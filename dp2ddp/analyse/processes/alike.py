@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api.iteration import FUNCTION_ARGUMENTS
-from dp2ddp.analyse.api.layers import STEPS_OF_TRAINING
+from dp2ddp.analyse.api.layers import CALLBACK, STEPS_OF_TRAINING
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import PASSES_NUMBER_ON
 from dp2ddp.analyse.api.processes import (
@@ -32,7 +32,7 @@ from dp2ddp.analyse.api.randomness import (
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call
-from dp2ddp.analyse.program.values import Bound, Cls, Func, full_name
+from dp2ddp.analyse.program.values import Bound, Cls, Func, Inst, full_name
 from dp2ddp.facts import NO_TIER, Agreement, Obstacle
 
 
@@ -240,6 +240,8 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     what = ast.unparse(call.node)
     if call.names & {"multiprocessing.connection.wait"} and "sentinel" in what:
         return  # for processes to end: they hand over nothing
+    if _is_of_replicas(context, call):
+        return
     if _is_as_ready(call):
         yield context.obstacle(
             call.node,
@@ -254,6 +256,17 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
             "no action needed, unless training uses them: use rank 0's, `ddp.from_main_process(…)`",
             NO_TIER,
         )
+
+
+def _is_of_replicas(context: Context, call: Call) -> bool:
+    """Whether a call stands in what layers make that are called back: replicas talk by it, and ranks by the runtime."""
+    owner = call.scope.owner
+    if owner is None:
+        return False
+    makers = [it.scope.owner for it in context.program.calls if owner in it.callees]
+    return bool(makers) and all(
+        it is not None and context.program.methods(Inst(it, 0), CALLBACK, call.node) for it in makers
+    )
 
 
 def _is_as_ready(call: Call) -> bool:
