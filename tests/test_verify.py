@@ -887,7 +887,7 @@ def test_an_original_of_git_is_mended_with_what_it_imports(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (SYNTHETIC, "--synthetic uses small random data instead of torchvision's"),
+        (SYNTHETIC, "--synthetic replaces torchvision's data sets by small random ones"),
         (BEFORE.replace("torch.randn(64, 8)", "torch.load('gone.pt')"), "--prepare FILE"),
         (OPTION.replace("action=", "required=True, action=") + BEFORE, "own arguments after --"),
     ],

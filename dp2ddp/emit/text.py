@@ -128,12 +128,14 @@ def _used(
     else:
         then += f"; to train on several GPUs, convert {them}, too" * trains
     imports = "imports" if len(files) == 1 else "import"
-    return f"{_names(paths)} also {uses} {_names(files)}, which now {imports} dp2ddp{then}"
+    return (
+        f"{_names(paths, _REASONS)} also {uses} {_names(files, _REASONS)}, which now {imports} dp2ddp{then}"
+    )
 
 
-def _names(paths: Sequence[Path]) -> str:
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return f"{', '.join(map(shown, paths[:_NAMED]))}{more}"
+def _names(paths: Sequence[Path], most: int = _NAMED) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return f"{', '.join(map(shown, paths[:most]))}{more}"
 
 
 def statistics(findings: Iterable[Finding], names: Mapping[str, str]) -> str:

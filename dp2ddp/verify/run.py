@@ -499,8 +499,8 @@ def _why_not(before: Run, request: Request) -> str:
         )
     if not before.ranks or not before.ranks[0].steps:
         return (
-            "the original makes no optimizer step, so there is nothing to compare: give arguments with which "
-            "it trains after --"
+            "the original makes no optimizer step, so there is nothing to compare: after --, give arguments with "
+            "which it trains"
         )
     return ""
 
@@ -513,14 +513,9 @@ def _advice(before: Run, ended: Notes | None, request: Request) -> str:
     if kind == "SystemExit" and ended.error["code"] == 2:
         return "; give the program's own arguments after --: dp2ddp verify … -- ARGUMENTS"
     if re.search(r'File ".*/torchvision/datasets/', trace) and not request.synthetic:
-        return (
-            "; its data set is missing: --synthetic uses small random data instead of torchvision's data sets"
-        )
+        return "; its data set is missing: --synthetic replaces torchvision's data sets by small random ones"
     if kind in _NOT_THERE and not request.prepare:
-        return (
-            "; a file that it reads is missing: --prepare FILE runs your own Python file first, which can "
-            "provide it"
-        )
+        return "; --prepare FILE runs a Python file of yours first, which can provide the data"
     return ""
 
 
@@ -530,8 +525,8 @@ def _no_reference(before: Notes, after: Sequence[Notes], request: Request) -> st
         where = f" ({', '.join(request.wraps)})" if request.wraps else ""
         what = "in training, only elsewhere" if before.wrapped else "in training"
         return (
-            f"the original did not use nn.DataParallel{where} {what}: an option or a condition selected a "
-            "single device; after --, give the options that select several devices"
+            f"the original did not use nn.DataParallel{where} {what}: it chose one device; after --, give the "
+            "options that choose several"
         )
     if len(after) < request.processes:
         trained = f"{len(after)} of {request.processes} processes"

@@ -180,10 +180,19 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             continue
         owner = kinds.tensor(samples.of(function.value), function)  # type: ignore[attr-defined]
         of_rows = method in TENSOR_HOOKS and owner in (*BY_SAMPLE, *AVERAGED)
+        steps = method in PARAMETER_HOOKS
         yield context.obstacle(
             call.node,
-            f"{shown} may not be linear in the local gradients, which are averaged after it",
-            "change `.grad` before `step()`",
+            (
+                f"{shown} runs within `backward()`, with a rank's own gradients: they are averaged only then"
+                if steps
+                else f"{shown} may not be linear, and gets a rank's own gradient, before the ranks' average"
+            ),
+            (
+                "do this after `backward()`"
+                if steps
+                else "change `.grad` between `backward()` and `step()` instead"
+            ),
             SHARDED_ONLY if of_rows else ANY_TIER,
             assumes="" if scopes or not of_rows else f"{shown} is linear in the gradients",
         )
