@@ -89,7 +89,7 @@ REFUSED = {
         "model.weight.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))\n" + WRAP,
         "DDP503",
         9,
-        "runs within `backward()`, with a rank's own gradients",
+        "runs within `backward()`, before the ranks' gradients are averaged",
     ),
 }
 

@@ -75,7 +75,7 @@ CURES = {
     "called in an inner loop": "call it once for each batch",
     "called under a condition": "call it for each batch, whatever the condition",
     "forward hooks": "remove the hooks",
-    "not set to eval()": "call `.eval()` right before the loop",
+    "not set to eval()": "call its `.eval()` there",
     "model draws random numbers": "",
     "draws random numbers": "draw them before the loop",
     "is random": "draw it before the loop",
@@ -264,7 +264,7 @@ class EvaluationLoop:
             if called and not self._is_evaluated(called):
                 raise Whole(
                     call.node,
-                    f"`{ast.unparse(call.node.func)}` is not set to eval() right before it",
+                    f"`{ast.unparse(call.node.func)}` is not set to eval() right before the loop",
                 )
 
     def _check_handlers(self) -> None:

@@ -1013,9 +1013,8 @@ def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
                 told.add(made.site)
                 yield context.obstacle(
                     program.node(made.site),
-                    f"a model loaded from this file is trained{'' if wrapped else ' without being wrapped'}"
-                    f"{', and its layers are unknown' if wrapped else ''}",
-                    "load its state into the wrapped model: model.module.load_state_dict(…)",
+                    f"a model loaded from a file is trained{', whose layers are unknown' if wrapped else ' unwrapped'}",
+                    "load its state instead: model.module.load_state_dict(…)",
                     SHARDED_ONLY,
                 )
 

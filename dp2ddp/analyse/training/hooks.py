@@ -184,9 +184,9 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         yield context.obstacle(
             call.node,
             (
-                f"{shown} runs within `backward()`, with a rank's own gradients: they are averaged only then"
+                f"{shown} runs within `backward()`, before the ranks' gradients are averaged"
                 if steps
-                else f"{shown} may not be linear, and gets a rank's own gradient, before the ranks' average"
+                else f"{shown} may not be linear, and gets one rank's gradient, not the average"
             ),
             (
                 "do this after `backward()`"
