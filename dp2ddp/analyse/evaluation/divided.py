@@ -157,8 +157,10 @@ class Divided(EvaluationLoop):
         ]
         inner = [it for call in calls for it in ast.walk(call) if it is not call]
         outer = [it for it in calls if it not in inner]
-        if len(outer) != 1 or not all(map(self._is_divisible, calls)):
-            raise Whole(statement, "the model is called inside a function or several times")
+        if len(outer) > 1:
+            raise Whole(statement, "the model is called several times in one statement")
+        if not outer or not all(map(self._is_divisible, calls)):
+            raise Whole(statement, "the model is called inside a function")
         for around in self.program.ancestors(outer[0]):
             if around is statement:
                 break
