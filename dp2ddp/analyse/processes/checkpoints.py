@@ -1013,7 +1013,7 @@ def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
                 told.add(made.site)
                 yield context.obstacle(
                     program.node(made.site),
-                    f"a model loaded from a file is trained{', whose layers are unknown' if wrapped else ' unwrapped'}",
+                    f"a model{' of unknown layers' * wrapped} from a file is trained{'' if wrapped else ' unwrapped'}",
                     "load its state instead: model.module.load_state_dict(…)",
                     SHARDED_ONLY,
                 )

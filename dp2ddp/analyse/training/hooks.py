@@ -188,11 +188,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 if steps
                 else f"{shown} may not be linear, and gets one rank's gradient, not the average"
             ),
-            (
-                "do this after `backward()`"
-                if steps
-                else "change `.grad` between `backward()` and `step()` instead"
-            ),
+            ("do this after `backward()`" if steps else "change `.grad` between `backward()` and `step()`"),
             SHARDED_ONLY if of_rows else ANY_TIER,
             assumes="" if scopes or not of_rows else f"{shown} is linear in the gradients",
         )
