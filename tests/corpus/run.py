@@ -30,10 +30,13 @@ _FINDING = re.compile(
     r"(?P<place>[^:\n]+(?::\d+)?): (?:(?P<rule>DDP\d+) (?P<severity>\w+): )?(?P<message>.+)"
 )
 _DONE = re.compile(r"(?P<script>.+): (?P<edits>\d+) edits?(, (?P<left>\d+) to do by hand)?")
-_KEPT = re.compile(r"(?P<script>.+): refused: ((?P<left>\d+) blockers?, )?(?P<edits>\d+) edits? ready(; .*)?")
+_KEPT = re.compile(
+    r"(?P<script>.+): refused: ((?P<left>\d+) errors? to fix, then )?(?P<edits>\d+) edits? (can|would) be made(; .*)?"
+)
 _WHOLE = "not sharded"
 _TALK = re.compile(
     r" .*|(\d+ converted|nothing is converted)\W.*|(would write|wrote): .*|.*: nothing to do \(.*\)"
+    r"|.*: not converted: it imports .*|.* (is|are|was|were) not committed to git.*"
 )
 
 
