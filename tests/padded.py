@@ -621,6 +621,41 @@ for epoch in range(2):
 """,
 }
 WHOLE = {
+    "targets one after the other": """
+class Speech(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 6, padding_idx=0)
+        self.out = nn.Linear(6, 5)
+
+    def forward(self, tokens, lengths):
+        return self.out(self.embedding(tokens)), lengths
+
+
+def collate(batch):
+    batch = sorted(batch, key=lambda it: len(it[0]), reverse=True)
+    tokens = torch.zeros(len(batch), len(batch[0][0]), dtype=torch.long)
+    sizes, wanted = torch.zeros(len(batch), dtype=torch.long), torch.zeros(len(batch), dtype=torch.long)
+    targets = []
+    for i, (text, label) in enumerate(batch):
+        tokens[i, : len(text)] = torch.tensor(text)
+        sizes[i] = len(text)
+        wanted[i] = 1 + label % 2
+        targets.extend([1 + label] * (1 + label % 2))
+    return tokens, torch.tensor(targets, dtype=torch.long), sizes, wanted
+
+
+loader = DataLoader(Texts(), batch_size=8, shuffle=True, collate_fn=collate)
+model = nn.DataParallel(Speech().cuda())
+criterion = nn.CTCLoss(zero_infinity=True)
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for tokens, targets, sizes, wanted in loader:
+        out, sizes = model(tokens.cuda(), sizes.cuda())
+        loss = criterion(out.transpose(0, 1).log_softmax(2), targets, sizes, wanted)
+        STEP
+        print(loss.item())
+""",
     "steps of time first": """
 class Recurrent(nn.Module):
     def __init__(self):

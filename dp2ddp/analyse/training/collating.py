@@ -455,7 +455,7 @@ class Collating:
         if not any(self._is_before(it, node, scope) for it in definitions):
             found.append(self._parameter(node.id, scope))
         value = either(found, node)
-        if value is Form.FIXED or isinstance(value, Across) or node.id not in scope.names:
+        if isinstance(value, Across) or node.id not in scope.names:
             return value
         return self._changed(node, scope, value, entry)
 
