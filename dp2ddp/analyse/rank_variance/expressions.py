@@ -281,7 +281,7 @@ class Expressions:
             return 0
         given = [self.how(it, frame, found) for it in handed(node)]
         if self.context.is_wrapped(call.callees):
-            trains = (frame.trains or id(node) in self.work.inside) and id(node) not in self.work.repeated
+            trains = (frame.trains or id(node) in self.work.inside) and id(node) not in self.work.evaluated
             return MEASURED if trains or any_of(given) & NUMBER else 0
         if "builtins.len" in names:
             own = self._own(node.args[0], ("__len__",), frame) if node.args else 0

@@ -42,9 +42,9 @@ class Work:
         return frozenset(found)
 
     @cached_property
-    def repeated(self) -> frozenset[int]:
-        """What stands in evaluation loops that all ranks go through whole, as no loader hands out their batches."""
-        loops = (it for it in self.loops if not it.trains and not it.loaders)
+    def evaluated(self) -> frozenset[int]:
+        """What stands in evaluation loops, whatever calls the functions that these stand in."""
+        loops = (it for it in self.loops if not it.trains)
         return frozenset(id(node) for loop in loops for node in self.program.descendants(loop.node))
 
     @cached_property

@@ -501,7 +501,7 @@ class _Joining:
 
     def _takes_part(self, node: ast.Call) -> bool:
         """Whether a call that is given nothing of a part may come by one: takes a batch, or reads the round's names."""
-        if self.context.runs_one_of(node, self.round.taking):
+        if self.context.runs_one_of(node, self.round.taking - self.round.apart):
             return True
         return any(self._reads_round(self.program.scopes[it]) for it in self.program.called_scopes(node))
 
