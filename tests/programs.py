@@ -968,6 +968,10 @@ PULLED = {
         "    for inputs, targets in loader:\n", "    if steps < 12:\n        steps += 1\n" + PULL
     )
     + "        print('%.9f' % loss.item(), steps)\n    else:\n        break\n",
+    "begun beside a number": PROGRAM.replace(
+        LOOP, "steps, batches = 0, iter(loader)\nwhile steps < 12:\n"
+    ).replace("    for inputs, targets in loader:\n", "    steps += 1\n    if steps > 0:\n" + PULL)
+    + "        print('%.9f' % loss.item(), steps)\n",
     "a loader made and begun every few steps, first None": PROGRAM.replace(LOADER, "")
     .replace(LOOP, "batches = None\nfor step in range(12):\n")
     .replace(

@@ -12,6 +12,7 @@ from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.python import DICTIONARIES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Coll, Const, Ext, Inst, Made, Value, full_name
 
 # What may be asked of options.
@@ -334,8 +335,9 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
     found: list[ast.expr] = []
     program = context.program
     for definition in program.definitions(node):
-        value = program.source(definition).plain
-        if value is None:
+        source = program.source(definition)
+        value, left = source.written if source.how is How.ASSIGNED else (None, ())
+        if value is None or left:
             return []
         found.append(value)
     if not found and isinstance(node, ast.Attribute):
