@@ -716,6 +716,8 @@ def test_a_loop_that_counts_nothing_needs_a_loader_that_reshuffles_by_itself(loo
 HOOKS = {
     "a factor": "for p in model.parameters():\n    p.register_hook(lambda grad: -0.5 * grad / 2)",
     "a mask": "mask = torch.ones(2, 8)\nmodel.weight.register_hook(lambda g: g.mul(mask.to(g.device)))",
+    "a mask that is a default": 'masks = {"all": torch.ones(2, 8)}\n'
+    'model.weight.register_hook(lambda g, k=masks["all"]: g * k)',
     "rows": "def hook(grad):\n    grad = grad.clone()\n    grad[:1] = 0\n    grad *= 2\n    return grad\n\n\n"
     "model.weight.register_hook(hook)",
 }

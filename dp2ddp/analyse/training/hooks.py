@@ -284,7 +284,9 @@ def _only_looks(scope: Scope) -> bool:
 
 def _is_linear(samples: Forwards, scope: Scope) -> bool:
     """Whether a function returns its last argument in proportion, by the same numbers in every process."""
-    hook = _Hook(samples, set(scope.params[-1:]))
+    settings = {it.arg: value for it, value in scope.signature.defaults}
+    given = [it for it in scope.params if it not in settings]
+    hook = _Hook(samples, set(given[-1:]), settings)
     if isinstance(scope.node, ast.Lambda):
         return hook.is_linear(scope.node.body)
     *first, last = scope.body
@@ -292,11 +294,12 @@ def _is_linear(samples: Forwards, scope: Scope) -> bool:
 
 
 class _Hook:
-    """The statements of a hook; ``names`` are those of the gradient."""
+    """The statements of a hook; ``names`` are those of the gradient, ``settings`` are defaults by their names."""
 
-    def __init__(self, samples: Forwards, names: set[str]) -> None:
+    def __init__(self, samples: Forwards, names: set[str], settings: dict[str, ast.expr]) -> None:
         self._samples = samples
         self._names = names
+        self._settings = settings
 
     def keeps(self, statement: ast.stmt) -> bool:
         """Whether the gradient is linear after a statement if it is before."""
@@ -344,4 +347,6 @@ class _Hook:
         names = [it for it in ast.walk(node) if isinstance(it, ast.Name) and id(it) not in told]
         if any(it.id in self._names for it in names):
             return False
+        if isinstance(node, ast.Name) and node.id in self._settings:
+            return self._is_fixed(self._settings[node.id])
         return isinstance(node, ast.Slice) or kinds.tensor(self._samples.of(node), node) in PLAIN
