@@ -137,6 +137,46 @@ for epoch in range(2):
         losses.append(loss.item())
     print(epoch, np.mean(losses))
 """,
+    "tokens put together by a helper, with a guard and more entries": """
+def collate_tokens(values, pad, left=False):
+    if len(values[0].size()) > 1:
+        values = [v.view(-1) for v in values]
+    size = max(v.size(0) for v in values)
+    res = values[0].new(len(values), size).fill_(pad)
+
+    def copy(src, dst):
+        assert dst.numel() == src.numel()
+        dst.copy_(src)
+
+    for i, v in enumerate(values):
+        copy(v, res[i][size - len(v) :] if left else res[i][: len(v)])
+    return res
+
+
+class Encoded(Texts):
+    def __getitem__(self, index):
+        text = torch.tensor(self.texts[index])
+        return {"ids": text[None], "mask": torch.ones(len(text)), "label": torch.tensor([self.labels[index]])}
+
+
+def collate(samples, pad=0):
+    if len(samples) == 0:
+        return {}
+    batch = {"ids": collate_tokens([s["ids"].view(-1) for s in samples], pad)}
+    if "mask" in samples[0]:
+        batch.update({"mask": collate_tokens([s["mask"] for s in samples], 0)})
+    batch["label"] = collate_tokens([s["label"] for s in samples], -1)
+    return batch
+
+
+loader = DataLoader(Encoded(), batch_size=8, shuffle=True, collate_fn=collate)
+MODEL
+for epoch in range(2):
+    for batch in loader:
+        loss = criterion(model(batch["ids"].cuda(), batch["mask"].cuda()), batch["label"].view(-1).cuda())
+        STEP
+        print(loss.item())
+""",
     "a dict, moved by a comprehension": """
 def collate(batch):
     texts = [torch.tensor(text) for text, _ in batch]

@@ -138,6 +138,8 @@ REPEATS = frozenset({"repeat", "expand", "tile", "repeat_interleave"})
 SIZE_WORDS = ("size", "len(", "shape", "numel")
 # Methods that are given sizes: of the tensor itself, or of a new one.
 GIVEN_SIZES = frozenset({"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_ones"})
+# Methods that make another tensor, of the sizes that they are given.
+MAKES_OF_SIZES = frozenset({"new", "new_zeros", "new_ones", "new_full", "new_empty"})
 # What gives a tensor another first dimension in its place.
 RESHAPES_IN_PLACE = frozenset("squeeze_ unsqueeze_ resize_ resize_as_ transpose_ t_ swapaxes_ set_".split())
 # What may do otherwise with one row than with two, or asks for the greatest number of all rows.

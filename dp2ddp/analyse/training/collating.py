@@ -288,11 +288,32 @@ class Collating:
         for node in self.program.body(scope):
             if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await) or self._keeps(node, scope):
                 return Across(node)
-            if isinstance(node, ast.Return) and node.value is not None:
+            if isinstance(node, ast.Return) and node.value is not None and not self._is_of_none(node):
                 tests = self._tests(node.value)
                 results += [Across(it) for it in tests if self.of(it) is not Form.FIXED]
                 results.append(self.of(node.value))
         return either(results, scope.node) if results else Across(scope.node)
+
+    def _is_of_none(self, node: ast.Return) -> bool:
+        """Whether a function returns something here for no samples at all, of which no batch is made."""
+        around = self.program.parent(node)
+        if not isinstance(around, ast.If) or node not in around.body:
+            return False
+        match around.test:
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=ast.Name(id="len"), args=[held])):
+                pass
+            case ast.UnaryOp(op=ast.Not(), operand=held):
+                pass
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="len"), args=[held]),
+                ops=[ast.Eq()],
+                comparators=[ast.Constant(value=0)],
+            ):
+                pass
+            case _:
+                return False
+        definitions = self.program.definitions(held)
+        return self.of(held) is Form.SAMPLES and all(isinstance(it, ast.arg) for it in definitions)
 
     def _keeps(self, node: ast.AST, scope: Scope) -> bool:
         """Whether a statement leaves something for the next batch."""

@@ -27,6 +27,7 @@ from dp2ddp.analyse.api.tensors import (
     FILLS,
     FILLS_NUMPY,
     GIVES_NUMBERS,
+    MAKES_OF_SIZES,
     OF_LISTS,
     OF_ONE_NUMBER,
     ORDERING,
@@ -144,6 +145,19 @@ def _value(found: Found, place: ast.AST) -> kinds.Value:
     return Kind.SAME if found in (Form.NUMBER, Form.COUNT) else Kind.BATCH
 
 
+def _entries(call: ast.Call) -> dict[str, ast.expr]:
+    """What ``batch.update({"key": value, …})`` or ``batch.update(key=value)`` puts into a dict, if all is written."""
+    found: dict[str, ast.expr] = {}
+    for given in call.args:
+        keys = given.keys if isinstance(given, ast.Dict) else [None]
+        if not all(isinstance(it, ast.Constant) and isinstance(it.value, str) for it in keys):
+            return {}
+        found |= {key.value: it for key, it in zip(keys, given.values, strict=True)}  # type: ignore[attr-defined,union-attr]
+    if any(it.arg is None for it in call.keywords):
+        return {}
+    return found | {it.arg: it.value for it in call.keywords}  # type: ignore[misc]
+
+
 @dataclass
 class Rows(Collating):
     """Follows the shapes of what one function makes of all samples of a batch."""
@@ -159,7 +173,7 @@ class Rows(Collating):
         for node in self.program.body(scope):
             if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await):
                 return Across(node)
-            if isinstance(node, ast.Return) and node.value is not None:
+            if isinstance(node, ast.Return) and node.value is not None and not self._is_of_none(node):
                 if not (isinstance(node.value, ast.Constant) and node.value.value is None):
                     results.append(self._known(node.value) if not self.depth else self.of(node.value))
         return either(results, scope.node) if results else Across(scope.node)
@@ -247,6 +261,11 @@ class Rows(Collating):
             call = self.program.parent(around) if around is not None else None
             called = isinstance(call, ast.Call) and isinstance(around, ast.Attribute) and call.func is around
             method = around.attr if called and isinstance(around, ast.Attribute) else ""
+            if method == "update" and (put := _entries(call)) and isinstance(value, Parts):  # type: ignore[arg-type]
+                added += [
+                    (key, self.of(it) if entry in (None, key) else Form.FIXED) for key, it in put.items()
+                ]
+                continue
             if method in CHANGES_BEYOND_APPENDING - SORTS_IN_PLACE or method in CHANGES_SHAPE_IN_PLACE:
                 return Across(call)  # type: ignore[arg-type]
             match around:
@@ -396,6 +415,8 @@ class Rows(Collating):
             return super()._call(node)
         if isinstance(node.func, ast.Attribute):
             held = self.of(node.func.value)
+            if node.func.attr in MAKES_OF_SIZES and held in (Form.SAMPLE, *BY_ROW):
+                return self._filled(node, frozenset()) or Across(node)
             if held in BY_ROW and not self._is_lookup(node):
                 return self._method(node, held, given)
             if held is Form.ALL and node.func.attr in GIVES_NUMBERS:
