@@ -401,10 +401,14 @@ class Squeeze(Fact):
 
 @dataclass(frozen=True)
 class Lacking(Fact):
-    """``model.head`` of a wrapped model, which the wrapper does not have; ``model``: what is asked for it."""
+    """``model.head`` of a wrapped model, which the wrapper does not have; ``model``: what is asked for it.
+
+    ``bare``: how the model in it is taken, as ``kind`` of ``StateDict``.
+    """
 
     model: Anchor
     what: str
+    bare: str = "save"
 
 
 @dataclass(frozen=True)

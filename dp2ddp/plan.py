@@ -385,6 +385,16 @@ def _ends_value(token: str) -> bool:
     )
 
 
+def bare_model(path: Path, ddp: str, kind: str, model: Anchor) -> Iterator[Edit]:
+    """The model in a wrapper in its place: where it may be bare ("either"), or have a ``module`` ("other"), too."""
+    holes: dict[str, Anchor | str] = {"ddp": ddp, "x": model}
+    if kind == "other":
+        yield Replace(model, "{ddp}.unwrap({x})", holes)
+        yield runtime_import(path, ddp)
+    else:
+        yield Replace(model, 'getattr({x}, "module", {x})' if kind == "either" else "{x}.module", holes)
+
+
 def runtime_import(path: Path, name: str) -> AddImport:
     """The import that gives a file the runtime under a name."""
     return AddImport(path, "from dp2ddp import runtime" + ("" if name == "runtime" else f" as {name}"))

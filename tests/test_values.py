@@ -1108,6 +1108,22 @@ def test_what_the_wrapper_lacks_is_asked_of_the_model(tmp_path: Path, lab: Lab, 
     assert float(found[0]) == pytest.approx(float(expected[0]), abs=1e-6)
 
 
+@pytest.mark.parametrize("arguments", [[], ["--several"]])
+def test_what_the_wrapper_lacks_is_asked_of_a_model_that_an_option_leaves_bare(
+    tmp_path: Path, lab: Lab, arguments: list[str]
+) -> None:
+    text = (HEAD + OF_MODEL).replace(
+        "WRAP", "if '--several' in sys.argv:\n    model = nn.DataParallel(model)\nscale = model.scale"
+    )
+    text = text.replace("        self.rate = 0.0\n", "        self.rate, self.scale = 0.0, 2.0\n")
+    text = text.replace("model.best = 0.0\nmodel.set_rate(0.1)\n", "").replace(" + model.size(inputs)", "")
+    text = text.replace("model.head.parameters(), lr=model.rate", "model.parameters(), lr=0.1 * scale")
+    text = text[: text.index("head = model.module.head")] + "print(scale)\n"
+    done = converted(tmp_path, "import sys\n" + text)
+    assert 'scale = getattr(model, "module", model).scale' in done.changes[0].after
+    assert lab.run(tmp_path / "train.py", arguments, processes=2, recorded=False).ok().printed == "2.0\n"
+
+
 def test_what_only_a_bare_model_is_asked_for_stays(tmp_path: Path, lab: Lab) -> None:
     """The wrap stays under its condition then: with a single rank the model is bare."""
     wrap = "count = torch.cuda.device_count()\nif count > 1:\n    model = nn.DataParallel(model)"

@@ -282,7 +282,7 @@ def analyse(
         numbers=(*numbers, *left),
         draws=tuple(noise.facts()),
         squeezes=tuple(squeezing.facts(context, on_parts.values())),
-        lacking=tuple(unconverted.lacking(context)),
+        lacking=tuple(unconverted.lacking(context, wrapped)),
         evaluations=evaluated,
         precision=replaced,
         groups=tuple(branches.collect(whole)),

@@ -8,7 +8,7 @@ that cut the prefix off (``key[7:]``, ``key.split(".", 1)[1]``) now removes it o
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, StateDict, Tier
-from dp2ddp.plan import Edit, Finding, Replace, Unwrap, finding, runtime_import
+from dp2ddp.plan import Edit, Finding, Replace, Unwrap, bare_model, finding, runtime_import
 
 IGNORABLE = True
 
@@ -64,13 +64,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _edits(state: StateDict, tiers: frozenset[Tier]) -> Iterator[Edit]:
     holes = {"ddp": state.ddp, "x": state.operand}
     match state.kind:
-        case "save" | "model" | "pickle":
-            yield Replace(state.at, "{x}.module", holes)
-        case "either":
-            yield Replace(state.at, 'getattr({x}, "module", {x})', holes)
-        case "other":
-            yield Replace(state.at, "{ddp}.unwrap({x})", holes)
-            yield runtime_import(state.path, state.ddp)
+        case "save" | "model" | "pickle" | "either" | "other":
+            yield from bare_model(state.path, state.ddp, state.kind, state.at)
         case "load":
             yield Replace(state.at, "{ddp}.strip_module_prefix({x})", holes)
             yield runtime_import(state.path, state.ddp)

@@ -7,7 +7,7 @@ script runs on one, as it is often tested. The wrapper has the model as ``model.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Finding, Replace, finding
+from dp2ddp.plan import Finding, bare_model, finding
 
 EXAMPLES = (
     """\
@@ -50,5 +50,5 @@ def check(facts: Facts) -> Iterator[Finding]:
             attribute.at,
             f"`{attribute.what}` fails where the model is wrapped: the wrapper has no such attribute",
             "`.module` has it",
-            (Replace(attribute.model, "{model}.module", {"model": attribute.model}),),
+            tuple(bare_model(attribute.path, attribute.ddp, attribute.bare, attribute.model)),
         )

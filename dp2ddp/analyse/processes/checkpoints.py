@@ -51,10 +51,7 @@ TAKEN_OUT = KEYED | {"[]", "copy"}
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
     """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
     found: dict[int, StateDict] = {}
-    certain = {wrap.call for wrap in wraps if wrap.problem is None}
-    unclear = {wrap.call for wrap in wraps} - certain
-    perhaps = {id(call.node) for call in context.wraps if context.program.anchor(call.node) in unclear}
-    perhaps |= _under_conditions(context, certain)
+    perhaps = unsettled(context, wraps)
     project = bool(context.scripts)
     stored = _stored(context)
     converted = frozenset[Path]() if project else _converted(context)
@@ -75,7 +72,7 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     for node in _restored(context) if project else ():
         found.setdefault(id(node), _state(context, "restored", node))
     for node in _alone(context, effects):
-        found.setdefault(id(node), _bare(context, node, perhaps, "model"))
+        found.setdefault(id(node), bare(context, node, perhaps, "model"))
     # What was cut off is known to be the wrap's prefix only where programs save with it, and no longer do.
     saved = any(it.kind in SAVED for it in found.values())
     states = (
@@ -84,6 +81,14 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
         if it.kind != "first" or (saved and _cuts_prefix(context, context.program.node(node)))
     )
     return tuple(sorted(states, key=lambda state: (state.path, state.at.span)))
+
+
+def unsettled(context: Context, wraps: tuple[Wrap, ...]) -> set[int]:
+    """Identities of the wraps that may not happen."""
+    certain = {wrap.call for wrap in wraps if wrap.problem is None}
+    unclear = {wrap.call for wrap in wraps} - certain
+    found = {id(call.node) for call in context.wraps if context.program.anchor(call.node) in unclear}
+    return found | _under_conditions(context, certain)
 
 
 def _converted(context: Context) -> frozenset[Path]:
@@ -184,7 +189,7 @@ def _state(
     )
 
 
-def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save") -> StateDict:
+def bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save") -> StateDict:
     """The bare model behind an expression that is a wrapped one, or that may be either ("either").
 
     ``perhaps``: the wraps that may not happen.
@@ -193,9 +198,9 @@ def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save
     others = [it for it in values if not context.is_wrapped(frozenset([it])) and it != Const(None)]
     if any(_may_have_module(context, it) for it in others):
         return _state(context, "other", node)
-    bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
-    bare = bare or _is_used_beside(context, node)
-    return _state(context, _either(context, values) if bare else kind, node)
+    is_bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
+    is_bare = is_bare or _is_used_beside(context, node)
+    return _state(context, _either(context, values) if is_bare else kind, node)
 
 
 def _is_used_beside(context: Context, node: ast.expr) -> bool:
@@ -230,8 +235,8 @@ def own_names(context: Context, value: Inst) -> set[str]:
 
 def _bare_where_wrapped(context: Context, node: ast.expr, perhaps: set[int]) -> StateDict:
     """The bare model behind one that is wrapped to be trained, or to predict."""
-    bare = _bare if context.is_wrapped(context.program.values(node)) else _predicting
-    return bare(context, node, perhaps)
+    found = bare if context.is_wrapped(context.program.values(node)) else _predicting
+    return found(context, node, perhaps)
 
 
 def _predicting(context: Context, node: ast.expr, perhaps: set[int]) -> StateDict:
@@ -554,7 +559,7 @@ def _states(
     elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
         values = program.values(function.value)
         if context.is_wrapped(values):
-            yield function.value, _bare(context, function.value, perhaps)
+            yield function.value, bare(context, function.value, perhaps)
             if not _is_bare_state(context, call.node.args[0], stored):
                 yield from _load(context, call.node.args[0])
         elif _is_behind_wrap(context, function.value) and _reads_file(context, call.node.args[0]):
@@ -563,7 +568,7 @@ def _states(
             yield from _load(context, call.node.args[0])
     elif call.names & ({"torch.save"} | PICKLES) and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
-            yield whole, _bare(context, whole, perhaps, "pickle")
+            yield whole, bare(context, whole, perhaps, "pickle")
     elif call.names & ASKS_CLASS and len(call.node.args) == 2:
         yield from _classes(context, call.node.args[1], "class")
     elif call.names == {"builtins.type"} and isinstance(parent := program.parent(call.node), ast.Compare):

@@ -11,6 +11,7 @@ from dp2ddp.analyse.api.layers import WRAP_NAMES
 from dp2ddp.analyse.api.parallel import DDP_WRAPS, FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes import checkpoints
 from dp2ddp.analyse.processes.answers import Answers
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
@@ -18,7 +19,7 @@ from dp2ddp.analyse.program.values import Cls, Ext, Func, Made, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.analyse.wrapping.unused import unused, without_backward
 from dp2ddp.analyse.wrapping.unwrapped import contradicts
-from dp2ddp.facts import SHARDED_ONLY, Lacking, Obstacle
+from dp2ddp.facts import SHARDED_ONLY, Lacking, Obstacle, Wrap
 
 KNOWN = {WRAP, *DDP_WRAPS}
 """What wraps, before and after a program is converted."""
@@ -76,9 +77,10 @@ def _may_wrap(context: Context, call: Call) -> bool:
     return bool((call.names | set(map(full_name, bases))) & KNOWN)
 
 
-def lacking(context: Context) -> Iterator[Lacking]:
+def lacking(context: Context, wraps: tuple[Wrap, ...]) -> Iterator[Lacking]:
     """``model.classifier`` of a wrapped model: an error wherever there were several GPUs."""
     program = context.program
+    perhaps = checkpoints.unsettled(context, wraps)
     plain = {id(call.node) for call in context.wraps if call.callees == {Ext(WRAP)}}
     plain &= context.trained_wraps
     answers = Answers(context)
@@ -98,8 +100,8 @@ def lacking(context: Context) -> Iterator[Lacking]:
             continue
         wraps = map(program.node, sites)
         if not any(contradicts(context, answers, node, answers.around(it)) for it in wraps):
-            owner = program.anchor(node.value)
-            yield Lacking(**context.place(node), model=owner, what=ast.unparse(node))
+            owner, bare = program.anchor(node.value), checkpoints.bare(context, node.value, perhaps).kind
+            yield Lacking(**context.place(node), model=owner, what=ast.unparse(node), bare=bare)
 
 
 def _is_known(context: Context, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
