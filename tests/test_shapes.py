@@ -266,6 +266,37 @@ def test_a_forward_hook_that_no_call_comes_to_is_not_named(given: str, is_named:
     assert any("sees only each rank's part of the batch" in it.message for it in found) == is_named
 
 
+WRITING = """
+class Kept(nn.Module):
+    def __init__(self, inner, keep=None):
+        super().__init__()
+        self.inner, self.keep = inner, keep
+
+    def forward(self, inputs):
+        outputs = self.inner(inputs)
+        for i, row in enumerate(outputs):
+            WRITE
+        return outputs
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "write", ["torch.save(row, f'{i}.pt')", "open(f'{i}.txt', 'w').write(str(row.sum()))", "pass"]
+)
+def test_what_a_forward_writes_is_named(write: str) -> None:
+    text = START + LOOP
+    named = WRITING.replace("WRITE", write)
+    wrapped = text.replace("model = nn.DataParallel(", named + "model = nn.DataParallel(Kept(", 1)
+    line = next(it for it in wrapped.splitlines() if it.startswith("model = nn.DataParallel(Kept("))
+    found = convert(Project.of({Path("/example/train.py"): wrapped.replace(line, line + ")")})).findings
+    assert any("in a forward writes on every rank" in it.message for it in found) == (write != "pass")
+    idle = text.replace("model = nn.DataParallel(", named + "model = nn.DataParallel(", 1)
+    found = convert(Project.of({Path("/example/train.py"): idle})).findings
+    assert not any("in a forward writes" in it.message for it in found)
+
+
 @pytest.mark.parametrize(("noise", "is_named"), [("0.0", False), ("0.1", True)])
 def test_a_forward_hook_behind_a_default_of_zero_is_not_named(noise: str, is_named: bool) -> None:
     noisy = (

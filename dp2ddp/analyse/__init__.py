@@ -292,6 +292,7 @@ def analyse(
         obstacles=(
             *branches.obstacles(context),
             *unconverted.obstacles(context),
+            *unconverted.written(context),
             *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops),
             *noise.obstacles(),

@@ -11,15 +11,16 @@ from dp2ddp.analyse.api.layers import WRAP_NAMES
 from dp2ddp.analyse.api.parallel import DDP_WRAPS, FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.processes import checkpoints
+from dp2ddp.analyse.processes import checkpoints, writes
 from dp2ddp.analyse.processes.answers import Answers
 from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.processes.exclusions import is_come_to
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Cls, Ext, Func, Made, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.analyse.wrapping.unused import unused, without_backward
 from dp2ddp.analyse.wrapping.unwrapped import contradicts
-from dp2ddp.facts import SHARDED_ONLY, Lacking, Obstacle, Wrap
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Lacking, Obstacle, Wrap
 
 KNOWN = {WRAP, *DDP_WRAPS}
 """What wraps, before and after a program is converted."""
@@ -66,6 +67,24 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 yield from unused(context, call)
             elif _may_run(context, call):
                 yield _replicating(context, call)
+
+
+def written(context: Context) -> Iterator[Obstacle]:
+    """What forwards write: each rank for its part of the batch, as each of nn.DataParallel's replicas did."""
+    told: set[int] = set()
+    for call in context.program.calls:
+        place = call.scope.index
+        if place not in context.forwards or place in told or context.runs_in_training(call.node):
+            continue
+        leaves = writes.leaves_any_file(context, call) or writes.leaves_picture(context, call)
+        if leaves and _may_run(context, call) and is_come_to(context, call.node):
+            told.add(place)
+            yield context.obstacle(
+                call.node,
+                f"`{ast.unparse(call.node.func)}` in a forward writes on every rank, each for its local batch",
+                "write in the training loop, what `ddp.whole_batch` gives there",
+                NO_TIER,
+            )
 
 
 def _may_wrap(context: Context, call: Call) -> bool:
