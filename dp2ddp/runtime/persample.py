@@ -23,9 +23,7 @@ from .exchange import exchange
 _in_rows = (
     WeakIdKeyDictionary()
 )  # tensors that wrapped models made: nn.DataParallel joins each along its rows
-_collated: list[list[Any]] = (
-    []
-)  # those lists of the last batch whose sizes speak for both, and torch made of tensors
+_collated: list[torch.Tensor] = []  # what torch put together for the last batch: rows
 _told: dict[tuple[str, int], bool] = (
     {}
 )  # by lines, and which of its lists: whether it had entries for samples
@@ -59,7 +57,7 @@ def note_batch(loader: Any, batch: Any) -> None:
     """Note what a loader is about to hand out."""
     _collated.clear()
     if loader.collate_fn is default_collate:
-        _collated.extend([*it] for it in _lists(batch) if _speaks_for_both(it, len(it)))
+        _collated.extend(parts.tensors(batch))
 
 
 def marked(values: Any, what: str, frame: FrameType, undecided: bool | None = None) -> Any:
@@ -187,13 +185,11 @@ def _is_made_in_rows(entries: Any) -> bool:
     tensors = parts.tensors(entries)
     if tensors and all(it in _in_rows for it in tensors):
         return True
-    return any(len(it) == len(entries) and all(map(_is_equal, it, entries)) for it in _collated)
+    return bool(tensors) and all(any(_is_equal(it, other) for other in _collated) for it in tensors)
 
 
-def _is_equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one is other or one.shape == other.shape and torch.equal(one, other.to(one))
-    return False
+def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one is other or one.shape == other.shape and torch.equal(one, other.to(one))
 
 
 def _has_rows(values: Any, entries: Any, count: int) -> bool:

@@ -452,6 +452,10 @@ class _Joining:
     def _keeps(self, node: ast.AST) -> bool:
         """Whether something of a part is kept elsewhere than in a name before it is joined."""
         match node:
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=holder, attr=method))
+            ) if method in CHANGES and self._is_own(holder):
+                return False
             case ast.Expr(value=ast.Call() as call):
                 made = self.program.call(call)
                 if made is not None and self.context.is_wrapped(made.callees):
@@ -475,10 +479,16 @@ class _Joining:
         source = self.program.source(stored)
         return source.how is not How.ASSIGNED or source.value is None or not self._is_plain(source.value)
 
-    def _is_own(self, node: ast.expr) -> bool:
-        """Whether something is made in each round anew."""
-        made = self.program.definitions(node) if isinstance(node, ast.Name) else []
-        return bool(made) and all(id(it) in self._made for it in made)
+    def _is_own(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether something is made in each round anew; what a function is given is, where all calls give such."""
+        made = self.program.definitions(node) if isinstance(node, ast.Name) and depth <= CALLS else []
+        return bool(made) and all(id(it) in self._made or self._is_given_own(it, depth) for it in made)
+
+    def _is_given_own(self, definition: ast.AST, depth: int) -> bool:
+        if not isinstance(definition, ast.arg):
+            return False
+        given = [it for it in self.program.given(definition) if id(it) in self.loop.runs]
+        return bool(given) and all(self._is_own(it, depth + 1) for it in given)
 
     def _is_plain(self, node: ast.expr) -> bool:
         """Whether something is the same on all ranks, however their parts differ."""
