@@ -362,12 +362,13 @@ class Joint(Fact):
     """A statement behind which a round of the training needs the whole batch: the ``names`` of what is joined there.
 
     ``counts``: the names of numbers of samples, which are added up. ``entries``: lists in the others have an entry for
-    each sample.
+    each sample. ``if_grad``: evaluations without gradients come there, too, with whole batches.
     """
 
     names: tuple[str, ...]
     counts: tuple[str, ...] = ()
     entries: bool = False
+    if_grad: bool = False
 
 
 @dataclass(frozen=True)

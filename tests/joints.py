@@ -925,6 +925,80 @@ for epoch in range(2):
         if i == 3:
             print("right", validate(bare))
 """,
+    "a step that an evaluation without gradients takes, too": """
+held_out = DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8)
+
+
+class Trainer:
+    def __init__(self):
+        self.net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
+        self.optimizer = optim.SGD(self.net.parameters(), lr=0.1)
+
+    def process(self, batch):
+        x, y = batch
+        out = self.net(x)
+        losses = F.cross_entropy(out, y, reduction="none")
+        loss = losses.mean() - 0.1 * losses.median() ** 2 + out.mean() ** 2
+        return out, loss
+
+    def train(self):
+        self.net.train()
+        for step, batch in enumerate(loader):
+            out, loss = self.process(batch)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if step % 4 == 0:
+                print(step, loss.item())
+
+    def validate(self):
+        self.net.eval()
+        total, right = 0.0, 0
+        with torch.no_grad():
+            for batch in held_out:
+                out, loss = self.process(batch)
+                total += loss.item()
+                right += (out.argmax(1) == batch[1]).sum().item()
+        print("validated", total / len(held_out), right)
+        return total
+
+
+trainer = Trainer()
+best = float("inf")
+for epoch in range(3):
+    trainer.train()
+    found = trainer.validate()
+    if found < best:
+        best = found
+        torch.save(trainer.net.module.state_dict(), "best.pth")
+""",
+    "a step that an evaluation runs, too": """
+class Trainer:
+    def step(self, batch):
+        x, y = batch
+        out = net(x)
+        loss = F.cross_entropy(out, y) + out.std(0).sum()
+        return loss, (out.argmax(1) == y).sum().item(), len(y)
+
+    def fit(self):
+        for batch in loader:
+            loss, right, count = self.step(batch)
+            STEP
+        return loss.item()
+
+    def validate(self):
+        right = count = 0
+        with torch.no_grad():
+            for batch in DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8):
+                _, some, number = self.step(batch)
+                right, count = right + some, count + number
+        return right, count
+
+
+trainer = Trainer()
+for epoch in range(2):
+    print(epoch, trainer.fit(), *trainer.validate())
+""",
 }
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
@@ -1040,33 +1114,6 @@ for epoch in range(2):
         loss = torch.stack([off(o) for o in out]).median() + out.std(0).sum()
         STEP
     print(epoch, loss.item())
-""",
-    "a step that an evaluation runs, too": """
-class Trainer:
-    def step(self, batch):
-        x, y = batch
-        out = net(x)
-        loss = F.cross_entropy(out, y) + out.std(0).sum()
-        return loss, (out.argmax(1) == y).sum().item(), len(y)
-
-    def fit(self):
-        for batch in loader:
-            loss, right, count = self.step(batch)
-            STEP
-        return loss.item()
-
-    def validate(self):
-        right = count = 0
-        with torch.no_grad():
-            for batch in DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8):
-                _, some, number = self.step(batch)
-                right, count = right + some, count + number
-        return right, count
-
-
-trainer = Trainer()
-for epoch in range(2):
-    print(epoch, trainer.fit(), *trainer.validate())
 """,
     "a step that is tried before the training": """
 def step(batch):
@@ -1431,6 +1478,53 @@ for epoch in range(2):
         loss = F.cross_entropy(out, y)
         STEP
     print(epoch, loss.item(), seen)
+""",
+    "a step that an evaluation with gradients takes, too": """
+held_out = DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8)
+
+
+class Trainer:
+    def __init__(self):
+        self.net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
+        self.optimizer = optim.SGD(self.net.parameters(), lr=0.1)
+
+    def process(self, batch):
+        x, y = batch
+        out = self.net(x)
+        losses = F.cross_entropy(out, y, reduction="none")
+        loss = losses.mean() - 0.1 * losses.median() ** 2 + out.mean() ** 2
+        return out, loss
+
+    def train(self):
+        self.net.train()
+        for step, batch in enumerate(loader):
+            out, loss = self.process(batch)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if step % 4 == 0:
+                print(step, loss.item())
+
+    def validate(self):
+        self.net.eval()
+        total, right = 0.0, 0
+        if True:
+            for batch in held_out:
+                out, loss = self.process(batch)
+                total += loss.item()
+                right += (out.argmax(1) == batch[1]).sum().item()
+        print("validated", total / len(held_out), right)
+        return total
+
+
+trainer = Trainer()
+best = float("inf")
+for epoch in range(3):
+    trainer.train()
+    found = trainer.validate()
+    if found < best:
+        best = found
+        torch.save(trainer.net.module.state_dict(), "best.pth")
 """,
 }
 """Not joined: what is done instead trains to the same numbers."""

@@ -281,6 +281,21 @@ for epoch in range(2):
         print(loss.item())
     print(total / len(loader))
 """,
+    "mixed labels for a loss that compares samples": """
+def contrast(f, y):
+    near = (y[:, None] == y[None]).float()
+    return (torch.cdist(f, f) * near).sum() / near.sum()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        lam = np.random.beta(1, 1)
+        order = torch.randperm(len(x))
+        out = net(lam * x + (1 - lam) * x[order])
+        loss = lam * contrast(out, y) + (1 - lam) * contrast(out, y[order]) + criterion(out, y)
+        STEP
+        print(loss.item())
+""",
     "weights of the samples, multiplied in place": """
 criterion = nn.CrossEntropyLoss(reduction="none")
 weights = torch.rand(50)

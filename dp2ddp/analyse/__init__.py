@@ -231,7 +231,8 @@ def analyse(
     )
     own = partial(agreements.has_own_path, context)
     acts = effects.collect(context, reported.statements(context), own)
-    made, numbers = _without_return(made, tuple(placing.numbers(context, reported, acts)))
+    numbers = tuple(placing.numbers(context, reported, acts))
+    made, numbers, gathers = _without_return(made, numbers, judged.gathers)
     origins = agreements.find(context, acts)
     if origins:  # what is agreed on is no process's own any more: all may make such a folder
         acts = effects.collect(context, reported.statements(context), own)
@@ -263,7 +264,7 @@ def analyse(
         workers=loaders.workers(context, drawn, loading),
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
-        gathers=judged.gathers,
+        gathers=gathers,
         joints=joined,
         scaled=judged.scaled,
         devices=devices.collect(
@@ -327,14 +328,16 @@ def analyse(
 
 
 def _without_return(
-    made: tuple[Loader, ...], numbers: tuple[Number, ...]
-) -> tuple[tuple[Loader, ...], tuple[Number, ...]]:
-    """Loaders and numbers without the parts that would be taken of whole batches only to be joined there."""
+    made: tuple[Loader, ...], numbers: tuple[Number, ...], gathers: tuple[Gather, ...]
+) -> tuple[tuple[Loader, ...], tuple[Number, ...], tuple[Gather, ...]]:
+    """Loaders, numbers and gathers without the parts that would be taken of whole batches only to be joined there."""
     own = {(it.path, it.at) for it in made if it.own is not None and not it.own.is_loop and not it.own.names}
-    both = own & {(it.path, it.at) for it in numbers if it.kind == "rows"}
+    joined = (*(it for it in numbers if it.kind == "rows"), *gathers)
+    both = own & {(it.path, it.at) for it in joined}
     return (
         tuple(it for it in made if (it.path, it.at) not in both),
         tuple(it for it in numbers if (it.path, it.at) not in both),
+        tuple(it for it in gathers if (it.path, it.at) not in both),
     )
 
 

@@ -115,7 +115,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         if Tier.SHARDED in facts.tiers(joint):
             names = ", ".join(joint.names)
             given = f"({names})" if len(joint.names) > 1 else names
-            made = [f"{names} = {_whole_batch(given, joint.entries)}"]
+            made = [f"{names} = {_whole_batch(given, joint.entries, joint.if_grad)}"]
             made += [f"{it} = {{ddp}}.batch_sum({it})" for it in joint.counts]
             insert = Insert(joint.at, "\n".join(made), {"ddp": joint.ddp}, after=True)
             edits = runtime_import(joint.path, joint.ddp), insert
@@ -123,6 +123,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(joint.at, what, f"`{names}` joined from all ranks", edits)
 
 
-def _whole_batch(given: str, entries: bool) -> str:
-    """A call that joins what is given; ``entries``: lists in it have an entry for each sample."""
-    return f"{{ddp}}.whole_batch({given}{', entries=True' if entries else ''})"
+def _whole_batch(given: str, entries: bool, if_grad: bool = False) -> str:
+    """A call that joins what is given; ``entries``, ``if_grad``: as ``Joint`` has them."""
+    more = ", entries=True" * entries + ", if_grad=True" * if_grad
+    return f"{{ddp}}.whole_batch({given}{more})"

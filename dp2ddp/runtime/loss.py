@@ -23,7 +23,7 @@ Rows = TypeVar("Rows")
 Loss = TypeVar("Loss")
 
 
-def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None) -> Rows:
+def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None, if_grad: bool = False) -> Rows:
     """The rows of all ranks, in the global batch's order, with the graph kept.
 
     For a loss that looks at the whole batch (contrastive, triplet, Dice ratios)::
@@ -43,6 +43,8 @@ def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None) -> Rows
         entries: whether a list has an entry for each sample whose sizes don't tell: it has as many entries as this
             rank's part has samples, and these have as many rows, such as two boxes for each of two samples. False for
             one of several tensors with a row for each sample.
+        if_grad: only where gradients are recorded: for a function that an evaluation uses, too, of which every rank
+            evaluates whole batches under ``torch.no_grad()``. There ``values`` itself is returned.
 
     Returns:
         As ``values``: new tensors on the same device with N rows in place of this rank's. Where the ranks' types
@@ -57,6 +59,8 @@ def whole_batch(values: Rows, dim: int = 0, entries: bool | None = None) -> Rows
         RuntimeError: another rank calls something else, as in ``sum``; the rows come from several batches; or a list
             may be one with an entry for each sample, or one of several tensors.
     """
+    if if_grad and not torch.is_grad_enabled():
+        return values
     if ranks.is_alone("whole_batch()"):
         _check(nested.flatten(cutting.opened(values)))
         return values

@@ -53,7 +53,16 @@ def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, p
     trains_alike(lab, with_steps(HEAD, BEWARE[name]), processes)
 
 
-def test_what_is_whole_is_not_cut_to_be_joined_again() -> None:
-    text = with_steps(HEAD, DIVIDED["labels that are whole where a number is made of them"])
-    (change,) = convert(Project.of({PATH: text})).changes
-    assert "accuracy(ddp.whole_batch(pred), target.numpy())" in change.after
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "labels that are whole where a number is made of them",
+            "accuracy(ddp.whole_batch(pred), target.numpy())",
+        ),
+        ("mixed labels for a loss that compares samples", "contrast(ddp.whole_batch(out), y)"),
+    ],
+)
+def test_what_is_whole_is_not_cut_to_be_joined_again(name: str, said: str) -> None:
+    (change,) = convert(Project.of({PATH: with_steps(HEAD, DIVIDED[name])})).changes
+    assert said in change.after

@@ -532,3 +532,18 @@ def test_a_criterion_that_is_not_known():
     for criterion in (Focal(), nn.CTCLoss()):
         with pytest.raises(TypeError, match=type(criterion).__name__):
             ddp.loss_weight(criterion, torch.tensor([1]))
+
+
+IF_GRAD = """
+ddp.init()
+torch.nn.Linear(1, 1)
+rows = torch.full((2, 3), float(ddp.get_rank()))
+with torch.no_grad():
+    assert ddp.whole_batch(rows, if_grad=True) is rows
+joined = ddp.whole_batch(rows, if_grad=True)
+assert joined.shape == (2 * ddp.get_world_size(), 3) and joined[-1, 0] == ddp.get_world_size() - 1
+"""
+
+
+def test_rows_are_joined_where_gradients_are_recorded_if_that_is_asked(lab, tmp_path):
+    lab.run(write(tmp_path, IF_GRAD), processes=2, recorded=False, timeout=60).ok()

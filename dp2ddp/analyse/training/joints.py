@@ -50,12 +50,13 @@ class Unjoinable(Exception):
 class Site:
     """A joint: behind which statement, and the names that are the whole batch's from there on.
 
-    ``counts``: of which those are numbers of samples.
+    ``counts``: of which those are numbers of samples. ``if_grad``: as ``facts.Joint`` has it.
     """
 
     statement: ast.stmt
     names: tuple[str, ...]
     counts: tuple[str, ...] = ()
+    if_grad: bool = False
 
 
 def find(
@@ -74,11 +75,17 @@ def find(
     while True:
         others = frozenset[int]().union(*(it.runs for it in loops if it not in joined))
         own = frozenset[int]().union(*(it.runs for it in joined))
+        shared = {
+            id(site.statement)
+            for it in joined
+            for site in sites[id(it)]
+            if id(site.statement) in others or not only_runs_in(context, site.statement, joined, own)
+        }
         left = [
             it
             for it in joined
             if all(
-                id(site.statement) not in others and only_runs_in(context, site.statement, joined, own)
+                id(site.statement) not in shared or _joins_with_gradients(context, site, joined, loops)
                 for site in sites[id(it)]
             )
         ]
@@ -90,8 +97,37 @@ def find(
         known = placed.setdefault(id(site.statement), site)  # several loops may run one function
         names = tuple(dict.fromkeys((*known.names, *site.names)))
         counts = tuple(dict.fromkeys((*known.counts, *site.counts)))
-        placed[id(site.statement)] = Site(site.statement, names, counts)
+        placed[id(site.statement)] = Site(site.statement, names, counts, id(site.statement) in shared)
     return list(placed.values())
+
+
+def _joins_with_gradients(
+    context: Context, site: Site, joined: list[BatchLoop], loops: Iterable[BatchLoop]
+) -> bool:
+    """Whether all that comes to a joint beside some training loops has no gradients: nothing is joined then."""
+    program = context.program
+    training = {id(it.node) for it in joined}
+    others = {id(it.node) for it in loops} - training
+    waiting: list[tuple[ast.AST, bool]] = [(site.statement, False)]
+    seen = set[tuple[int, bool]]()
+    while waiting:
+        place, evaluates = waiting.pop()
+        for around in program.ancestors(place):
+            if disables_gradients(program, around) or id(around) in training and not evaluates:
+                break
+            evaluates |= id(around) in others
+            if isinstance(around, FUNCTIONS):
+                index = program.by_node[id(around)].index
+                if (index, evaluates) not in seen:
+                    seen.add((index, evaluates))
+                    calls = context.callers.get(index, [])
+                    if not calls:
+                        return False
+                    waiting += [(it, evaluates) for it in calls]
+                break
+        else:
+            return False
+    return not site.counts
 
 
 def only_runs_in(context: Context, node: ast.AST, loops: list[BatchLoop], runs: frozenset[int]) -> bool:
@@ -120,7 +156,8 @@ def looked_at(context: Context, sites: list[Site]) -> Context:
         given = f"({names})" if len(site.names) > 1 else names
         texts = [f"{names} = {WHOLE}({given})", *(f"{it} = {COUNT}({it})" for it in site.counts)]
         first, *others = made = ast.parse("\n".join(texts)).body
-        first.value.joins = view.twin(site.statement), site.names, site.counts  # type: ignore[attr-defined]
+        known = view.twin(site.statement), site.names, site.counts, site.if_grad
+        first.value.joins = known  # type: ignore[attr-defined]
         for it in others:
             it.value.joins_count = True  # type: ignore[attr-defined]
         tree = view.tree(site.statement)
@@ -135,9 +172,9 @@ def facts(context: Context) -> Iterator[Joint]:
     """The joints that programs are looked at with."""
     for node in list(context.program.nodes.values()):
         if (known := getattr(node, "joins", None)) is not None:
-            statement, names, counts = known
-            place = context.place(statement)
-            yield Joint(**place, names=names, counts=counts, entries=context.lists_are_entries)
+            statement, names, counts, if_grad = known
+            place, entries = context.place(statement), context.lists_are_entries
+            yield Joint(**place, names=names, counts=counts, entries=entries, if_grad=if_grad)
 
 
 def obstacles(context: Context, loops: Iterable[BatchLoop]) -> Iterator[Obstacle]:
