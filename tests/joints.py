@@ -1526,6 +1526,22 @@ for epoch in range(3):
         best = found
         torch.save(trainer.net.module.state_dict(), "best.pth")
 """,
+    "a step that the training takes without gradients, too": """
+def step(x, y):
+    out = net(x)
+    loss = F.cross_entropy(out, y) + out.std(0).sum()
+    return loss, out
+
+
+for epoch in range(2):
+    for x, y in loader:
+        with torch.no_grad():
+            before, _ = step(x, y)
+        loss, out = step(x, y)
+        loss = loss * (1 + before)
+        STEP
+        print(epoch, loss.item(), before.item())
+""",
 }
 """Not joined: what is done instead trains to the same numbers."""
 

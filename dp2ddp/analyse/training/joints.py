@@ -104,29 +104,35 @@ def find(
 def _joins_with_gradients(
     context: Context, site: Site, joined: list[BatchLoop], loops: Iterable[BatchLoop]
 ) -> bool:
-    """Whether all that comes to a joint beside some training loops has no gradients: nothing is joined then."""
+    """Whether rounds of some loops come to a joint with gradients, and all else without: nothing is joined then.
+
+    What the rounds themselves do without gradients is of parts of batches, too, but for what they evaluate.
+    """
     program = context.program
     training = {id(it.node) for it in joined}
     others = {id(it.node) for it in loops} - training
-    waiting: list[tuple[ast.AST, bool]] = [(site.statement, False)]
-    seen = set[tuple[int, bool]]()
+    waiting: list[tuple[ast.AST, bool, bool]] = [(site.statement, False, False)]
+    seen = set[tuple[int, bool, bool]]()
     while waiting:
-        place, evaluates = waiting.pop()
+        place, evaluates, is_quiet = waiting.pop()
         for around in program.ancestors(place):
-            if disables_gradients(program, around) or id(around) in training and not evaluates:
+            is_quiet |= disables_gradients(program, around)
+            if id(around) in training:
+                if evaluates is not is_quiet:
+                    return False
                 break
             evaluates |= id(around) in others
             if isinstance(around, FUNCTIONS):
-                index = program.by_node[id(around)].index
-                if (index, evaluates) not in seen:
-                    seen.add((index, evaluates))
-                    calls = context.callers.get(index, [])
-                    if not calls:
-                        return False
-                    waiting += [(it, evaluates) for it in calls]
+                state = program.by_node[id(around)].index, evaluates, is_quiet
+                calls = context.callers.get(state[0], [])
+                if not calls and not (is_quiet and evaluates):
+                    return False
+                waiting += [(it, evaluates, is_quiet) for it in calls] if state not in seen else []
+                seen.add(state)
                 break
         else:
-            return False
+            if not (is_quiet and evaluates):
+                return False
     return not site.counts
 
 
