@@ -1497,3 +1497,58 @@ print(high)
 def test_an_array_of_several_has_the_samples_behind_a_dimension_more(made: str) -> None:
     """Two means over the batch are no numbers of samples, which could be added up over the ranks."""
     assert "ddp.sum(" not in converted(ROWS_IN_ARRAYS.replace("MADE", made))[0]
+
+
+SIZED = """\
+import torch
+from torch import nn, optim
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+X, Y = torch.randn(50, 6), torch.randint(0, 3, (50,))
+
+
+class Smoothed(nn.Module):
+    def forward(self, x, target):
+        if x.size(0) != target.size(0):
+            raise ValueError("sizes {} {}".format(x.size(0), target.size(0)))
+        hot = nn.functional.one_hot(target, x.size(1)) * 0.9 + 0.03
+        return torch.mean(torch.sum(-x.log_softmax(1) * hot, dim=1))
+
+
+loader = DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True)
+held_out = DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8)
+net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
+criterion = Smoothed()
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    net.train()
+    for x, y in loader:
+        out = net(x)
+        loss = criterion(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+    net.eval()
+    with torch.no_grad():
+        for x, y in held_out:
+            print(criterion(net(x), y).item())
+"""
+
+
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_a_criterion_that_compares_the_sizes_of_one_batch_needs_no_whole_batch(evaluates: bool) -> None:
+    text = SIZED if evaluates else SIZED[: SIZED.index("    net.eval()")]
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert "loss = criterion(out, y)" in after and "batch_sum" not in after
+
+
+def test_a_criterion_that_compares_how_many_are_picked_does() -> None:
+    text = SIZED[: SIZED.index("    net.eval()")].replace(
+        'if x.size(0) != target.size(0):\n            raise ValueError("sizes {} {}".format(x.size(0), target.size(0)))',
+        "if len(x[target > 0]) != target.size(0):\n            x = x * 2",
+    )
+    after, _ = converted(text)
+    assert "ddp.batch_sum(len(x[target > 0])) != ddp.batch_sum(target.size(0))" in after

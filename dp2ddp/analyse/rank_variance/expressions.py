@@ -13,7 +13,9 @@ from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.tensors import NO_NUMBERS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import PLAIN, Every, Held, Kind, Unclear
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear
+from dp2ddp.analyse.dataflow.samples.carried import are_of_one_batch
+from dp2ddp.analyse.dataflow.samples.sizes import counted
 from dp2ddp.analyse.processes.conditions import is_call_of
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.values import NOTHING, Bound, Cls, Coll, Ext, Func, Inst, Made, Mod, Value
@@ -86,7 +88,7 @@ class Expressions:
                 return self._settled(node, held | self.how(index, frame, found))
             case ast.Call():
                 return self._handed(node, frame, found)
-            case ast.Compare() if self.reported.is_whole(node):
+            case ast.Compare() if self.reported.is_whole(node) or self._counts_one_batch(node):
                 return 0
             case ast.Compare(left=left, comparators=others):
                 asked = [self.how(it, frame, found) for it in (left, *others)]
@@ -108,6 +110,24 @@ class Expressions:
                 )
         return any_of(
             self.how(it, frame, found) for it in ast.iter_child_nodes(node) if isinstance(it, PARTS)
+        )
+
+    def _counts_one_batch(self, test: ast.Compare) -> bool:
+        """``len(x) == len(y)`` of one batch: a part has as many of the one as of the other where the whole has."""
+        held = [counted(it) for it in (test.left, *test.comparators)]
+        if not all(it is not None and self._is_dealt(it) for it in held):
+            return False
+        return are_of_one_batch(self.reported.values, held)  # type: ignore[arg-type]
+
+    def _is_dealt(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether something has a row for each sample, of a part or of the whole batch: in every call."""
+        value = kinds.tensor(self.reported.values.of(node), node)
+        if not isinstance(value, Unclear):
+            return value in (*DEALT, Kind.WHOLE)
+        made = self.program.definitions(node) if isinstance(node, ast.Name) and depth < 5 else []
+        given = [self.program.given(it) if isinstance(it, ast.arg) else [] for it in made]
+        return bool(made) and all(
+            some and all(self._is_dealt(it, depth + 1) for it in some) for some in given
         )
 
     def _asks_for_key(self, test: ast.Compare) -> bool:

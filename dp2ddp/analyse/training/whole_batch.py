@@ -19,6 +19,7 @@ from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.batches import is_part
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples.sizes import counted
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
@@ -286,24 +287,11 @@ class WholeBatch(Gathering):
 
     def is_size(self, node: ast.expr) -> bool:
         """Whether a number is that of the samples in the batch: ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
-        match node:
-            case ast.Name():
-                made = assigned(self.context, node)
-                return bool(made) and not any(isinstance(it, ast.Name) or not self.is_size(it) for it in made)
-            case ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[ast.Constant(value=0)]):
-                pass
-            case ast.Subscript(value=ast.Attribute(value=rows, attr="shape"), slice=ast.Constant(value=0)):
-                pass
-            case ast.Subscript(
-                value=ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[]),
-                slice=ast.Constant(value=0),
-            ):
-                pass
-            case ast.Call(func=ast.Name(id="len"), args=[rows]):
-                pass
-            case _:
-                return False
-        return self.of(rows) in DEALT
+        if isinstance(node, ast.Name):
+            made = assigned(self.context, node)
+            return bool(made) and not any(isinstance(it, ast.Name) or not self.is_size(it) for it in made)
+        rows = counted(node)
+        return rows is not None and self.of(rows) in DEALT
 
     def _settle(self, test: ast.expr) -> None:
         """Have a condition ask for sums over the whole batch."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ from dp2ddp.analyse.program.sources import How
 
 if TYPE_CHECKING:
     from dp2ddp.analyse.dataflow.samples.follower import Samples
+
+CALLS = 4
+"""Through how many calls what a function is given is followed."""
 
 
 def is_carried(samples: Samples, node: ast.AST, value: Value) -> bool:
@@ -36,23 +40,29 @@ def is_carried(samples: Samples, node: ast.AST, value: Value) -> bool:
     return _is_left_by_round(samples.context, use) or _is_kept(samples.context, use)
 
 
-def are_of_one_batch(samples: Samples, nodes: Iterable[ast.expr]) -> bool:
+def are_of_one_batch(samples: Samples, nodes: Iterable[ast.expr], depth: int = 0) -> bool:
     """Whether all samples that expressions are made of come of one batch, which a loop takes of one loader.
 
-    Parts of batches of several sizes may be as large all the same.
+    Parts of batches of several sizes may be as large all the same. In a function it is so where it is for each call.
     """
     program = samples.program
     drawn: set[int] = set()
     seen: set[int] = set()
+    parameters: list[ast.arg] = []
     waiting = [*nodes]
     while waiting:
         for name in ast.walk(waiting.pop()):
             if not isinstance(name, ast.Name) or kinds.tensor(samples.value(name, OPEN), name) in PLAIN:
                 continue
             for made in program.definitions(name):
+                if isinstance(made, ast.arg):
+                    parameters += [made] if made not in parameters else []
+                    continue
                 source = program.source(made)
-                earlier = program.order[id(made)] < program.order[id(name)]
-                if source.value is None or source.how not in (How.ASSIGNED, How.ELEMENT) or not earlier:
+                if source.value is None or source.how not in (How.ASSIGNED, How.ELEMENT):
+                    return False
+                taken = any(isinstance(it, ast.comprehension) for it in program.ancestors(made))
+                if program.order[id(made)] >= program.order[id(name)] and not taken:
                     return False
                 if id(made) not in seen:
                     seen.add(id(made))
@@ -60,7 +70,15 @@ def are_of_one_batch(samples: Samples, nodes: Iterable[ast.expr]) -> bool:
                     drawn |= {id(source.value)} if source.how is How.ELEMENT else set()
                     if any("builtins.zip" in program.names_of(it) for it in ast.walk(source.value)):
                         return False
-    return len(drawn) == 1
+    if not parameters:
+        return len(drawn) == 1
+    given = [program.given(parameter) for parameter in parameters]
+    if drawn or depth > CALLS or not all(given):
+        return False
+    calls: dict[int, list[ast.expr]] = defaultdict(list)
+    for it in (it for some in given for it in some):
+        calls[id(next((at for at in program.ancestors(it) if isinstance(at, ast.Call)), None))].append(it)
+    return all(are_of_one_batch(samples, some, depth + 1) for some in calls.values())
 
 
 @once

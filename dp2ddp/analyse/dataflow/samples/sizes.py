@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 OF_SIZES = (Kind.COUNT, Kind.SHAPE)
 
 
+def counted(node: ast.expr) -> ast.expr | None:
+    """What an expression counts the rows of: ``x.size(0)``, ``x.shape[0]``, ``x.size()[0]``, ``len(x)``."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[ast.Constant(value=0)]):
+            return rows
+        case ast.Subscript(value=ast.Attribute(value=rows, attr="shape"), slice=ast.Constant(value=0)):
+            return rows
+        case ast.Subscript(
+            value=ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[]), slice=ast.Constant(value=0)
+        ):
+            return rows
+        case ast.Call(func=ast.Name(id="len"), args=[rows]):
+            return rows
+    return None
+
+
 def counts(samples: Samples, size: ast.expr, frame: Frame) -> bool:
     """Whether a size is the number of samples, or a shape that begins with it."""
     value = samples.value(size.value if isinstance(size, ast.Starred) else size, frame)
