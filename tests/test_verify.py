@@ -710,7 +710,7 @@ def test_data_that_is_not_there_is_made(tmp_path: Path, command: Callable[..., D
     (tmp_path / "train.py").write_text(SYNTHETIC)
     done = command("train.py", "--steps", "4", "--synthetic", "--float64")
     assert done.code == 0, done.out + done.err
-    assert "small synthetic data" in done.out
+    assert "synthetic data" in done.out
     text = BEFORE.replace(
         "data = TensorDataset(torch.randn(64, 8)", "data = TensorDataset(torch.load('gone.pt')"
     )
@@ -752,7 +752,7 @@ def test_what_is_missing_without_a_network_is_said(tmp_path: Path, command: Call
     begin = "import urllib.request\n\n\ndef none(*_, **__):\n    raise OSError('no network')\n\n\nurllib.request.urlopen = none\n"
     (tmp_path / "train.py").write_text(begin + text)
     done = command("train.py", "--steps", "4")
-    assert done.code == 3 and "--synthetic uses" in done.out.splitlines()[0], done.out
+    assert done.code == 3 and "--synthetic replaces" in done.out.splitlines()[0], done.out
     assert command("train.py", "--steps", "4", "--synthetic").code == 0
 
 

@@ -620,7 +620,7 @@ def _what_was_aligned(bench: Bench) -> list[str]:
     if request.synthetic:
         lines.append("synthetic data: small random sets instead of torchvision's")
     if request.prepare:
-        lines.append(f"preparation: {request.prepare.name} runs first in both")
+        lines.append(f"what {request.prepare.name} replaces: it runs first in both")
     return lines
 
 
