@@ -1499,7 +1499,7 @@ def test_an_array_of_several_has_the_samples_behind_a_dimension_more(made: str) 
     assert "ddp.sum(" not in converted(ROWS_IN_ARRAYS.replace("MADE", made))[0]
 
 
-SIZED = """\
+CHECKED = """\
 import torch
 from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
@@ -1539,14 +1539,14 @@ for epoch in range(2):
 
 @pytest.mark.parametrize("evaluates", [True, False])
 def test_a_criterion_that_compares_the_sizes_of_one_batch_needs_no_whole_batch(evaluates: bool) -> None:
-    text = SIZED if evaluates else SIZED[: SIZED.index("    net.eval()")]
+    text = CHECKED if evaluates else CHECKED[: CHECKED.index("    net.eval()")]
     after, conversion = converted(text)
     assert conversion.scripts[0].tier == "sharded"
     assert "loss = criterion(out, y)" in after and "batch_sum" not in after
 
 
 def test_a_criterion_that_compares_how_many_are_picked_does() -> None:
-    text = SIZED[: SIZED.index("    net.eval()")].replace(
+    text = CHECKED[: CHECKED.index("    net.eval()")].replace(
         'if x.size(0) != target.size(0):\n            raise ValueError("sizes {} {}".format(x.size(0), target.size(0)))',
         "if len(x[target > 0]) != target.size(0):\n            x = x * 2",
     )
