@@ -19,6 +19,54 @@ net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
 optimizer = optim.SGD(net.parameters(), lr=0.1)
 """
 
+SHARED_STEP = """\
+held_out = DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8)
+
+
+class Trainer:
+    def __init__(self):
+        self.net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
+        self.optimizer = optim.SGD(self.net.parameters(), lr=0.1)
+
+    def process(self, batch):
+        x, y = batch
+        out = self.net(x)
+        losses = F.cross_entropy(out, y, reduction="none")
+        loss = losses.mean() - 0.1 * losses.median() ** 2 + out.mean() ** 2
+        return out, loss
+
+    def train(self):
+        self.net.train()
+        for step, batch in enumerate(loader):
+            out, loss = self.process(batch)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if step % 4 == 0:
+                print(step, loss.item())
+
+    def validate(self):
+        self.net.eval()
+        total, right = 0.0, 0
+        with torch.no_grad():
+            for batch in held_out:
+                out, loss = self.process(batch)
+                total += loss.item()
+                right += (out.argmax(1) == batch[1]).sum().item()
+        print("validated", total / len(held_out), right)
+        return total
+
+
+trainer = Trainer()
+best = float("inf")
+for epoch in range(3):
+    trainer.train()
+    found = trainer.validate()
+    if found < best:
+        best = found
+        torch.save(trainer.net.module.state_dict(), "best.pth")
+"""
+
 JOINED = {
     "the hardest samples": """
 for epoch in range(2):
@@ -925,53 +973,7 @@ for epoch in range(2):
         if i == 3:
             print("right", validate(bare))
 """,
-    "a step that an evaluation without gradients takes, too": """
-held_out = DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8)
-
-
-class Trainer:
-    def __init__(self):
-        self.net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
-        self.optimizer = optim.SGD(self.net.parameters(), lr=0.1)
-
-    def process(self, batch):
-        x, y = batch
-        out = self.net(x)
-        losses = F.cross_entropy(out, y, reduction="none")
-        loss = losses.mean() - 0.1 * losses.median() ** 2 + out.mean() ** 2
-        return out, loss
-
-    def train(self):
-        self.net.train()
-        for step, batch in enumerate(loader):
-            out, loss = self.process(batch)
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
-            if step % 4 == 0:
-                print(step, loss.item())
-
-    def validate(self):
-        self.net.eval()
-        total, right = 0.0, 0
-        with torch.no_grad():
-            for batch in held_out:
-                out, loss = self.process(batch)
-                total += loss.item()
-                right += (out.argmax(1) == batch[1]).sum().item()
-        print("validated", total / len(held_out), right)
-        return total
-
-
-trainer = Trainer()
-best = float("inf")
-for epoch in range(3):
-    trainer.train()
-    found = trainer.validate()
-    if found < best:
-        best = found
-        torch.save(trainer.net.module.state_dict(), "best.pth")
-""",
+    "a step that an evaluation without gradients takes, too": SHARED_STEP,
     "a step that an evaluation runs, too": """
 class Trainer:
     def step(self, batch):
@@ -1479,53 +1481,9 @@ for epoch in range(2):
         STEP
     print(epoch, loss.item(), seen)
 """,
-    "a step that an evaluation with gradients takes, too": """
-held_out = DataLoader(TensorDataset(X[:21], Y[:21]), batch_size=8)
-
-
-class Trainer:
-    def __init__(self):
-        self.net = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
-        self.optimizer = optim.SGD(self.net.parameters(), lr=0.1)
-
-    def process(self, batch):
-        x, y = batch
-        out = self.net(x)
-        losses = F.cross_entropy(out, y, reduction="none")
-        loss = losses.mean() - 0.1 * losses.median() ** 2 + out.mean() ** 2
-        return out, loss
-
-    def train(self):
-        self.net.train()
-        for step, batch in enumerate(loader):
-            out, loss = self.process(batch)
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
-            if step % 4 == 0:
-                print(step, loss.item())
-
-    def validate(self):
-        self.net.eval()
-        total, right = 0.0, 0
-        if True:
-            for batch in held_out:
-                out, loss = self.process(batch)
-                total += loss.item()
-                right += (out.argmax(1) == batch[1]).sum().item()
-        print("validated", total / len(held_out), right)
-        return total
-
-
-trainer = Trainer()
-best = float("inf")
-for epoch in range(3):
-    trainer.train()
-    found = trainer.validate()
-    if found < best:
-        best = found
-        torch.save(trainer.net.module.state_dict(), "best.pth")
-""",
+    "a step that an evaluation with gradients takes, too": SHARED_STEP.replace(
+        "        with torch.no_grad():\n", "        if True:\n"
+    ),
     "a step that the training takes without gradients, too": """
 def step(x, y):
     out = net(x)
