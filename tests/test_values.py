@@ -586,6 +586,38 @@ def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
     assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
 
 
+BY_KEYS = (
+    "model = nn.DataParallel(Net())\nfound = torch.load(SOURCE)\nstate = model.state_dict()\n"
+    "for key in state:\n    if key in found and found[key].size() == state[key].size():\n"
+    "        state[key] = found[key]\nmodel.load_state_dict(state)\n"
+)
+WHOLE = "model = nn.DataParallel(Net())\nmodel.load_state_dict(torch.load(SOURCE))\n"
+
+
+@pytest.mark.parametrize("reads", [BY_KEYS, WHOLE])
+def test_programs_that_train_on_from_another_s_checkpoint_are_named(tmp_path: Path, reads: str) -> None:
+    """Not those that read what they save themselves, or go on with an optimizer."""
+    head = HEAD + "import sys\nfrom net import Net\n"
+    programs = {
+        f"{name}.py": head
+        + reads.replace("SOURCE", source)
+        + STEPS
+        + f"torch.save(model.state_dict(), {saved})\n"
+        for name, source, saved in (
+            ("next", "'m.pt'", "'n.pt'"),
+            ("given", "sys.argv[1]", "'n.pt'"),
+            ("own", "'n.pt'", "'n.pt'"),
+        )
+    }
+    resumes = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\noptimizer.load_state_dict(torch.load('o.pt'))\n"
+    programs["resumes.py"] = programs["next.py"].replace(STEPS, resumes + STEPS)
+    program = {name: READERS[name] for name in ("train.py", "net.py")}
+    done = converted(tmp_path, {**program, **programs})
+    said = {it.location.path.stem: it.message for it in done.findings if "expects keys" in it.message}
+    assert set(said) == {"next", "given"}
+    assert {"nothing is loaded" in it for it in said.values()} == {reads is BY_KEYS}
+
+
 CUTS = {
     "joined": '".".join(k.split(".")[1:])',
     "split": 'k.split(".", 1)[1]',

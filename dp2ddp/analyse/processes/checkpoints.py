@@ -361,6 +361,14 @@ def _changed(context: Context, call: ast.Call) -> bool:
     return False
 
 
+def is_compared(context: Context, model: ast.AST) -> bool:
+    """Whether a model is asked for its state, whose keys are compared with those of a file."""
+    function = context.program.parent(model)
+    node = context.program.parent(function) if isinstance(function, ast.Attribute) else None
+    call = context.program.call(node) if isinstance(node, ast.Call) and node.func is function else None
+    return call is not None and _is_state_s(call) and bool(_compared(context, call))
+
+
 def _compared(context: Context, call: Call) -> list[ast.expr] | None:
     """The states from files whose keys are looked at beside those of a call of ``state_dict()``.
 

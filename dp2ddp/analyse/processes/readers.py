@@ -12,9 +12,9 @@ from dp2ddp.analyse.api.files import SAVES
 from dp2ddp.analyse.api.layers import FILLS_STATE
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.processes import checkpoints
+from dp2ddp.analyse.processes import checkpoints, paths
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Func
 from dp2ddp.facts import NO_TIER, Obstacle, Problem, StateDict
 from dp2ddp.plan import Anchor
@@ -62,7 +62,7 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
             f"{_code(context, place)} expects keys with `module.`, which new checkpoints of {names} lack"
         )
         if path in passing_over:
-            message += " (with strict=False nothing is loaded)"
+            message += " (nothing is loaded then)"
         if function:
             message = f"`{function}()` now expects keys without `module.`, but those of this call may have it"
         else:
@@ -136,7 +136,9 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
 
     With each, whether keys that do not fit are passed over there.
     """
-    own = {context.program.file(node).path for node in context.backwards} & set(_saving(context))
+    saved = [*_saving(context)]
+    own = {context.program.file(it).path for it in context.backwards}
+    own &= {context.program.file(it.node).path for it in saved}
     read = [
         (node, it.at)
         for node, it in checkpoints.read(context)
@@ -147,9 +149,10 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
     found = [(node, place) for node, place in read if not _reads_both(context, node)]
     found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
     resumed = {place.path for node, place in found if _resumes(context, node)}
+    others = {path for path in own if _reads_others(context, path, saved)}
     for node, place in found:
         # A program that trains reads its own where it goes on with an optimizer; elsewhere then another's.
-        if place.path not in own or (place.path in resumed and _loads(context, node)):
+        if place.path not in own or (place.path in resumed | others and _loads(context, node)):
             yield place, _is_silent(context, node)
 
 
@@ -185,7 +188,9 @@ def _reads_both(context: Context, node: ast.AST) -> bool:
 
 
 def _is_silent(context: Context, node: ast.AST) -> bool:
-    """Whether a place loads with ``strict=False``."""
+    """Whether a place loads with ``strict=False``, or only what it finds by the model's keys."""
+    if checkpoints.is_compared(context, node):
+        return True
     calls = (it for it in (node, *context.program.ancestors(node)) if isinstance(it, ast.Call))
     loads = (it for it in calls if getattr(it.func, "attr", "") == "load_state_dict")
     return any(
@@ -195,11 +200,22 @@ def _is_silent(context: Context, node: ast.AST) -> bool:
     )
 
 
-def _saving(context: Context) -> Iterator[Path]:
-    """The files that save the state of a model, or one itself."""
+def _saving(context: Context) -> Iterator[Call]:
+    """The calls that save the state of a model, or one itself."""
     for call in context.program.calls:
         if call.names & SAVES and any(_is_model(context, it) for it in _parts(context, call.node)):
-            yield context.program.file(call.node).path
+            yield call
+
+
+def _reads_others(context: Context, path: Path, saved: list[Call]) -> bool:
+    """Whether a file reads a checkpoint that is not known to be one that it saves."""
+    own = [paths.written(context, it) for it in saved if context.program.file(it.node).path == path]
+    reading = (
+        it
+        for it in context.program.calls
+        if "torch.load" in it.names and context.program.file(it.node).path == path
+    )
+    return any(not any(paths.are_same(paths.read(context, it), file) for file in own) for it in reading)
 
 
 def _parts(context: Context, call: ast.Call) -> Iterator[ast.AST]:
@@ -235,7 +251,7 @@ def _resumes(context: Context, node: ast.AST) -> bool:
 def _loads(context: Context, node: ast.AST) -> bool:
     """Whether a place loads a state that the program does not go on with."""
     inside = (it for it in context.program.ancestors(node) if isinstance(it, ast.Call))
-    loads = any(
+    loads = checkpoints.is_compared(context, node) or any(
         getattr(it.func, "attr", "") == "load_state_dict"
         for it in (node, *inside)
         if isinstance(it, ast.Call)
