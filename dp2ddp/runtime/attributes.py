@@ -9,7 +9,7 @@ pass (torch.utils.checkpoint) finds plain values as the forward left them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import is_
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.autograd import Variable
 
-from . import parts, stores
+from . import parts, ranks, replica_buffers, stores
 
 _ABSENT = object()
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -66,6 +66,7 @@ class Attributes:
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
         self._places: _Places | None = None
+        self._with_buffers: list[torch.nn.Module] = []
         self._mode = False  # whether it trained when they were looked for
         self._recalled: dict[tuple[int, str], _Change] = (
             {}
@@ -74,11 +75,20 @@ class Attributes:
 
     def run(self, call: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
         """The output of ``call``, which runs the model; what that stored in the model is forgotten."""
-        places, mode = self._places, self._module.training
-        if places is None or mode is not self._mode:  # now and then, as models may be changed
-            places = self._places = _places(self._module)
+        mode = self._module.training
+        if self._places is None or mode is not self._mode:  # now and then, as models may be changed
+            self._places = _places(self._module)
+            self._with_buffers = [*filter(replica_buffers.may_be_needed, _parts(self._module))]
             self._mode = mode
-        if not (places.named or places.whole or places.others):
+        if not self._with_buffers or ranks.is_main_process() or not torch.is_grad_enabled():
+            return self._run(self._places, call, inputs, kwargs)
+        with replica_buffers.copied(self._with_buffers) as copies:
+            return self._run(self._places, call, inputs, kwargs, copies)
+
+    def _run(
+        self, places: _Places, call: Any, inputs: Any, kwargs: dict[str, Any], copies: Sequence[_Change] = ()
+    ) -> Any:
+        if not (copies or places.named or places.whole or places.others):
             return call(*inputs, **kwargs)
         self._end_recall()
         before = _before(places)
@@ -88,7 +98,7 @@ class Attributes:
             stored = [*_stored(before)]
             left = [(table, name, table.get(name, _ABSENT)) for table, name, _ in stored]
             _put(stored)
-        plain = [change for change in left if _is_plain(change[2])]
+        plain = [change for change in (*copies, *left) if _is_plain(change[2])]
         if plain and torch.is_grad_enabled():
             self._recall_in_backward(output, plain)
         return output

@@ -311,6 +311,76 @@ def test_gradients_of_inputs_and_of_gradients(lab, tmp_path, processes):
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
+WRITTEN = """
+from torch.utils.checkpoint import checkpoint
+
+class Iterated(nn.Module):
+    \"\"\"A layer whose forward writes a buffer from its rows, and then uses it.\"\"\"
+    def __init__(self, write):
+        super().__init__()
+        self.weight, self.write = nn.Parameter(torch.randn(5, 5)), write
+        self.register_buffer("u", torch.ones(5))
+        self.head = nn.Linear(5, 3)
+    def forward(self, x):
+        for _ in range(2):
+            with torch.no_grad():
+                self.write(self, F.normalize((x @ self.weight).mean(0) + self.u, dim=0))
+        return self.head(self.scaled(x))
+    def scaled(self, x):
+        return (x * self.u) @ self.weight * (self.weight @ self.u)
+
+class Again(Iterated):  # the layer is run once more in the backward pass
+    def scaled(self, x):
+        return checkpoint(super().scaled, x, use_reentrant=False)
+
+class Twice(nn.Module):  # two layers with one buffer
+    def __init__(self, write):
+        super().__init__()
+        self.first, self.second = Iterated(write), Iterated(write)
+        self.second.u = self.first.u
+    def forward(self, x):
+        return self.second(x) + self.first(x + 1)
+
+def copied(layer, new):
+    layer.u.copy_(new)
+def assigned(layer, new):
+    layer.u.data = new
+
+once = lambda net, x, y: F.cross_entropy(net(x), y)
+twice = lambda net, x, y: F.cross_entropy(net(x), y) + net(x * 2).pow(2).mean()
+for kind, write, step in ((Iterated, assigned, twice), (Again, assigned, once), (Twice, assigned, once)):
+    compare(kind.__name__, *pair(lambda: kind(write)), step, (16, 10, 9, 1, 16))
+class OnceWritten(Iterated):  # autograd refuses a second write on rank 0, as on replica 0
+    def forward(self, x):
+        with torch.no_grad():
+            copied(self, F.normalize((x @ self.weight).mean(0) + self.u, dim=0))
+        return self.head(self.scaled(x))
+compare("in place", *pair(lambda: OnceWritten(None)), once, (16, 10, 9, 1, 16))
+
+# in shards too, where the second forward begins with rank 0's buffers
+torch.manual_seed(0)
+reference = Emulated(Iterated(assigned), device_ids=list(range(world)))
+model = ddp.DistributedDataParallel(copy.deepcopy(reference.module))
+for number in range(3):
+    x, y = draw(4 * world, number)
+    mine = slice(4 * rank, 4 * rank + 4)
+    reference.zero_grad(), model.zero_grad()
+    twice(reference, x, y).backward()
+    twice(model, x[mine], y[mine]).backward()
+    for (name, left), right in zip(reference.module.named_parameters(), model.module.parameters()):
+        same(name, left.grad, right.grad)
+    if rank == 0:
+        same("u", reference.module.u, model.module.u)
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_the_backward_pass_has_the_buffers_of_its_own_forward(lab, tmp_path, processes):
+    script = write(tmp_path, SHARED + WRITTEN)
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
+
+
 UNTRAINED = """
 # data_parallel(): a network that is wrapped inside of another one, in training mode, on chunks and whole again
 class Both(nn.Module):
