@@ -242,6 +242,7 @@ def analyse(
     sharded = {loader.at for loader in made if loader.shard}
     agreed = (*agreements.facts(context, origins), *alike.seeds(context))
     early = entry.before_devices(context, starts)
+    perhaps = checkpoints.unsettled(context, wrapped)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     alone = evaluations.undivided(context, batch_loops, evaluated)
     drawn = loops.drawn_anywhere(context, batch_loops)
@@ -279,11 +280,11 @@ def analyse(
         rereads=waits,
         agreements=agreed,
         questions=questions.collect(context, acts, starts),
-        states=checkpoints.collect(context, acts, wrapped),
+        states=checkpoints.collect(context, acts, perhaps),
         numbers=(*numbers, *left),
         draws=tuple(noise.facts()),
         squeezes=tuple(squeezing.facts(context, on_parts.values())),
-        lacking=tuple(unconverted.lacking(context, wrapped)),
+        lacking=tuple(unconverted.lacking(context, perhaps)),
         evaluations=evaluated,
         precision=replaced,
         groups=tuple(branches.collect(whole)),

@@ -183,9 +183,10 @@ def _may_have_rows(value: Any, size: int) -> bool:
 def _is_made_in_rows(entries: Any) -> bool:
     """Whether the tensors of a list are a wrapped model's, or are those that torch made of a batch's samples."""
     tensors = parts.tensors(entries)
-    if tensors and all(it in _in_rows for it in tensors):
-        return True
-    return bool(tensors) and all(any(_is_equal(it, other) for other in _collated) for it in tensors)
+    return bool(tensors) and (
+        all(it in _in_rows for it in tensors)
+        or all(any(_is_equal(it, other) for other in _collated) for it in tensors)
+    )
 
 
 def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -240,16 +240,17 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     what = ast.unparse(call.node)
     if call.names & {"multiprocessing.connection.wait"} and "sentinel" in what:
         return  # for processes to end: they hand over nothing
-    if _is_of_replicas(context, call):
+    as_ready = _is_as_ready(call)
+    if not (as_ready or call.names & OF_OTHERS) or _is_of_replicas(context, call):
         return
-    if _is_as_ready(call):
+    if as_ready:
         yield context.obstacle(
             call.node,
             f"`{what}` yields results in completion order, which differs across ranks",
             "no action needed, unless training uses them: read them in submission order",
             NO_TIER,
         )
-    elif call.names & OF_OTHERS:
+    else:
         yield context.obstacle(
             call.node,
             f"`{what}` yields results of each rank's own workers, whose random numbers differ across ranks",

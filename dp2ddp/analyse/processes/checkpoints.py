@@ -48,10 +48,12 @@ PREFIX = "module."
 TAKEN_OUT = KEYED | {"[]", "copy"}
 
 
-def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
-    """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
+def collect(context: Context, effects: tuple[Effect, ...], perhaps: set[int]) -> tuple[StateDict, ...]:
+    """Every use of a model's state that the wrap's ``module.`` prefix matters to.
+
+    ``perhaps``: the wraps that may not happen, as ``unsettled`` has them.
+    """
     found: dict[int, StateDict] = {}
-    perhaps = unsettled(context, wraps)
     project = bool(context.scripts)
     stored = _stored(context)
     converted = frozenset[Path]() if project else _converted(context)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.answers import compared
 from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Cls
-
-ORDERED = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 
 Condition = tuple[ast.expr, bool]
 """A condition, and whether it holds where a place is come to."""
@@ -84,9 +82,7 @@ def _answer(context: Context, test: ast.expr, scope: Scope, node: ast.Call, boun
             if isinstance(asks, ast.IsNot | ast.NotEq):
                 return not same
             numbers = getattr(given, "value", None), asked
-            compared = ORDERED.get(type(asks))
-            known = compared is not None and all(isinstance(it, int | float) for it in numbers)
-            return compared(*numbers) if known else None
+            return compared(asks, *numbers) if all(isinstance(it, int | float) for it in numbers) else None
         case ast.Name():
             given = _given(context, test, scope, node, bound)
             return bool(given.value) if isinstance(given, ast.Constant) else None

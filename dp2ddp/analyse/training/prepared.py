@@ -20,6 +20,7 @@ from dp2ddp.analyse.api.operations import Does
 from dp2ddp.analyse.api.randomness import DRAWS
 from dp2ddp.analyse.api.tensors import DESCRIBES, FILLS, GIVES_NUMBERS, NO_NUMBERS, OF_GRADIENTS, VARIABLE
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow.samples.sizes import counted
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
@@ -85,8 +86,8 @@ class _Preparing:
         self.runs = frozenset[int]().union(
             *(self.context.runs(part) for it in self.loops for part in it.node.body)  # type: ignore[attr-defined]
         )
-        calls = (self.context.loader_call(it) for loop in self.loops for it in loop.loaders)
         self.pulls = {id(it.pulls) for it in self.loops if it.pulls is not None}
+        calls = (self.context.loader_call(it) for loop in self.loops for it in loop.loaders)
         given = (it.argument("batch_size", 1) for it in calls if it is not None)
         self.sizes = {ast.unparse(it) for it in given if it is not None}
 
@@ -428,22 +429,12 @@ class _Preparing:
         """Whether an expression is the number of samples of a batch."""
         if ast.unparse(node) in self.sizes:
             return True
-        match node:
-            case ast.Name():
-                definitions = self.context.program.definitions(node)
-                values = [self.context.program.source(it).value for it in definitions]
-                return bool(values) and all(it is not None and self._is_size(it) for it in values)
-            case ast.Call(func=ast.Name(id="len"), args=[held]):
-                return self._of(held) is Of.BATCH
-            case ast.Call(func=ast.Attribute(value=held, attr="size"), args=[ast.Constant(value=0)]):
-                return self._of(held) is Of.BATCH
-            case ast.Subscript(
-                value=ast.Attribute(value=held, attr="shape")
-                | ast.Call(func=ast.Attribute(value=held, attr="size")),
-                slice=ast.Constant(value=0),
-            ):
-                return self._of(held) is Of.BATCH
-        return False
+        if isinstance(node, ast.Name):
+            definitions = self.context.program.definitions(node)
+            values = [self.context.program.source(it).value for it in definitions]
+            return bool(values) and all(it is not None and self._is_size(it) for it in values)
+        rows = counted(node)
+        return rows is not None and self._of(rows) is Of.BATCH
 
     def _returned(self, node: ast.Call, place: tuple[int | None, ...]) -> Of:
         """What a function of the project returns, at a place of that."""

@@ -20,7 +20,7 @@ from dp2ddp.analyse.program.values import Cls, Ext, Func, Made, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.analyse.wrapping.unused import unused, without_backward
 from dp2ddp.analyse.wrapping.unwrapped import contradicts
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Lacking, Obstacle, Wrap
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Lacking, Obstacle
 
 KNOWN = {WRAP, *DDP_WRAPS}
 """What wraps, before and after a program is converted."""
@@ -96,10 +96,12 @@ def _may_wrap(context: Context, call: Call) -> bool:
     return bool((call.names | set(map(full_name, bases))) & KNOWN)
 
 
-def lacking(context: Context, wraps: tuple[Wrap, ...]) -> Iterator[Lacking]:
-    """``model.classifier`` of a wrapped model: an error wherever there were several GPUs."""
+def lacking(context: Context, perhaps: set[int]) -> Iterator[Lacking]:
+    """``model.classifier`` of a wrapped model: an error wherever there were several GPUs.
+
+    ``perhaps``: the wraps that may not happen, as ``checkpoints.unsettled`` has them.
+    """
     program = context.program
-    perhaps = checkpoints.unsettled(context, wraps)
     plain = {id(call.node) for call in context.wraps if call.callees == {Ext(WRAP)}}
     plain &= context.trained_wraps
     answers = Answers(context)
