@@ -804,6 +804,16 @@ def test_evaluation_stays_whole(name: str) -> None:
     assert ROWS[name][2] in whole[0]
 
 
+def test_the_first_place_of_several_is_named() -> None:
+    """In source order, however the nodes lie in memory."""
+    forward = "        output = model(inputs.cuda()).cpu()\n"
+    text = SETUP + LOOP.replace("    model.eval()\n", "").replace(forward, forward * 12) + TRAIN + CALL
+    result = convert(Project.of({PATH: text}))
+    (said,) = (it.message for it in result.findings if it.rule == "DDP204")
+    first = text.splitlines().index(forward.rstrip("\n")) + 1
+    assert f"`model` (line {first}) is not set to eval()" in said
+
+
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", DIVIDED)
 def test_evaluation_is_divided(name: str) -> None:

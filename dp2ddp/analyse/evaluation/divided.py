@@ -347,7 +347,7 @@ class Divided(EvaluationLoop):
                 self._check_alike(returned[0], returned)
         self._check_effects(node for scope in scopes for node in self.program.body(scope))
         kept = set(self._kept_by_forwards())
-        run = (self.program.nodes.get(key) for key in self.loop.runs)
+        run = self.program.in_order(self.loop.runs)
         for use in (it for it in run if isinstance(it, ast.Attribute) and it.attr in kept):
             if isinstance(use.ctx, ast.Load) and self.program.scope(use).index not in self.context.forwards:
                 raise Whole(use, f"`{ast.unparse(use)}` is stored by a forward")

@@ -121,8 +121,8 @@ def is_dealt(context: Context, node: ast.AST) -> bool:
 
 
 def calls_of(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
-    """The calls among some nodes."""
-    nodes = (context.program.nodes.get(key) for key in runs)
+    """The calls among some nodes, in source order."""
+    nodes = context.program.in_order(runs)
     calls = (context.program.call(node) for node in nodes if isinstance(node, ast.Call))
     return (call for call in calls if call is not None)
 

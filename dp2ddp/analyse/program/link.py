@@ -101,6 +101,7 @@ class Program:
         # The trees: see ``scopes.Tree``.
         self.files, self.scopes, self.modules = tree.files, tree.scopes, tree.modules
         self.nodes, self.order, self.by_node = tree.nodes, tree.order, tree.by_node
+        self.in_order = tree.in_order
         self.scope_of, self.file_of, self.misplaced = tree.scope_of, tree.file_of, tree.misplaced
         self.parent, self.ancestors, self.statement = tree.parent, tree.ancestors, tree.statement
         self.scope, self.file, self.block, self.node = tree.scope, tree.file, tree.block, tree.node

@@ -185,6 +185,10 @@ class Tree:
         """The node that makes a value."""
         return self.nodes[site]
 
+    def in_order(self, keys: Iterable[int]) -> list[ast.AST]:
+        """The nodes of some identities, in source order."""
+        return [self.nodes[it] for it in sorted(self.order.keys() & keys, key=self.order.__getitem__)]
+
     def scope(self, node: ast.AST) -> Scope:
         return self.scope_of[id(node)]
 

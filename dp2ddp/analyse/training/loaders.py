@@ -73,7 +73,7 @@ def sized(context: Context, loops: list[BatchLoop]) -> dict[int, str]:
     found: dict[int, str] = {}
     samples = Samples(context)
     for loop in loops:
-        nodes = (context.program.nodes.get(it) for it in loop.runs) if loop.trains else ()
+        nodes = context.program.in_order(loop.runs) if loop.trains else ()
         for test in (it.test for it in nodes if isinstance(it, ast.If | ast.While | ast.IfExp)):
             compared = (it for it in ast.walk(test) if isinstance(it, ast.Compare))
             parts = (part for it in compared for part in (it.left, *it.comparators))

@@ -335,8 +335,7 @@ def _used_by(context: Context, call: ast.Call) -> Iterator[ast.Name]:
     program = context.program
     entered = {program.scope(program.nodes[it]).index for it in context.runs(call) if it in program.nodes}
     entered -= {program.scope(call).index}
-    for key in context.runs(call):
-        name = program.nodes.get(key)
+    for name in program.in_order(context.runs(call)):
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load):
             own = program.scope(name).index in entered
             if not own or any(program.scope(it).index not in entered for it in program.definitions(name)):

@@ -327,8 +327,7 @@ class _Tracing:
         """What a round also takes by the same bounds as a batch, beside the loss: targets that are compared."""
         if isinstance(node, ast.Subscript):
             bounds = ast.unparse(node.slice)
-            for key in self.runs:
-                other = self.context.program.nodes.get(key)
+            for other in self.context.program.in_order(self.runs):
                 if isinstance(other, ast.Subscript) and isinstance(other.ctx, ast.Load) and other is not node:
                     if ast.unparse(other.slice) == bounds:
                         yield other

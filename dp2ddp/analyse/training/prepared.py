@@ -96,11 +96,10 @@ class _Preparing:
         met: dict[int, ast.expr] = {}
         around = (program.body(program.scope(it.node)) for it in self.loops)
         after_loop = {id(it) for body in around for it in body} - self.runs
-        for key in self.runs | after_loop:
-            node = program.nodes.get(key)
+        for node in program.in_order(self.runs | after_loop):
             if isinstance(node, ast.expr | ast.AugAssign) and not self._is_listed(node):
                 found_here = {id(it): it for it in self._met(node)}
-                if found_here and key in after_loop:
+                if found_here and id(node) in after_loop:
                     raise Unknown  # what the last round leaves is used after the loop
                 met |= found_here
         found: Sites = {}
