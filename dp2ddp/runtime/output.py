@@ -1,9 +1,9 @@
 """What is shown is the main process's: from ``init`` on, the other ranks are not heard.
 
 Standard output of the other ranks goes nowhere, whoever writes to it: Python, C++, a program that they start. Logging
-below ERROR is off there, warnings and argparse's messages are not said again, tqdm draws nothing, nothing is read from
-standard input (where that is a terminal, it is one at which nobody types). Standard error stays: tracebacks, and the
-runtime's own messages, always come through.
+below ERROR is off there (loguru's, too), warnings and argparse's messages are not said again, tqdm draws nothing,
+nothing is read from standard input (where that is a terminal, it is one at which nobody types). Standard error stays:
+tracebacks, and the runtime's own messages, always come through.
 
 ``DP2DDP_OUTPUT=all`` shows every rank, its number before each line. Any other value is a folder: there, each rank
 writes what it says into a file of its own, and the main process shows it, too.
@@ -136,6 +136,9 @@ def _silence() -> None:
     tqdm = getattr(sys.modules.get("tqdm.std"), "tqdm", None)  # torch has imported it, if it is installed
     if tqdm is not None:
         _replace(tqdm, "__init__", _drawing_nothing(tqdm.__init__))
+    loguru = getattr(sys.modules.get("loguru._logger"), "Logger", None)
+    if loguru is not None:
+        _replace(loguru, "_log", _from_error_on(loguru._log))
 
 
 def _replace(holder: Any, name: str, function: Callable[..., None]) -> None:
@@ -145,6 +148,18 @@ def _replace(holder: Any, name: str, function: Callable[..., None]) -> None:
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
+
+
+def _from_error_on(log: Callable[..., None]) -> Callable[..., None]:
+    """What loguru's logger says that is at least an error; it has handlers, and numbers for levels, of its own."""
+
+    @wraps(log)
+    def said(self: Any, level: Any, *args: Any, **options: Any) -> None:
+        number = self.level(level).no if isinstance(level, str) else level
+        if number >= logging.ERROR:
+            log(self, level, *args, **options)
+
+    return said
 
 
 _NOWHERE: list[TextIO] = []  # one open file for all progress bars

@@ -11,7 +11,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from jobs import TORCHRUN, finish, run, start, write
+from jobs import ROOT, TORCHRUN, finish, run, start, write
 
 LOUD = """
 import argparse, atexit, logging, subprocess, warnings
@@ -60,6 +60,26 @@ def test_what_is_shown_is_the_main_process_s(tmp_path: Path, command: list[str])
     for text in ("INFO told", "UserWarning: warned", "bar: 100%"):
         assert result.err.count(text) == 1, (text, result.err)
     assert all(result.err.count(f"ERROR failed on {rank}") == 1 for rank in range(2)), result.err
+
+
+LOGURU = """
+from loguru import logger
+
+logger.add("all.log")
+ddp.init()
+logger.info("told {}", 1)
+logger.log(20, "by {}", "number")
+logger.error("failed on {}", ddp.get_rank())
+"""
+
+
+def test_loguru_is_heard_of_the_main_process_and_in_errors(tmp_path: Path) -> None:
+    write(tmp_path, LOGURU)
+    result = run(["train.py"], tmp_path, DP2DDP_OUTPUT="", PYTHONPATH=f"{ROOT}:{ROOT / 'tests/stand_ins'}")
+    assert (result.code, result.left) == (0, []), result.err
+    said = ["20 | by number", "ERROR | failed on 0", "ERROR | failed on 1", "INFO | told 1"]
+    assert sorted(it for it in result.err.splitlines() if " | " in it) == said
+    assert sorted((tmp_path / "all.log").read_text().splitlines()) == said
 
 
 def test_each_rank_is_heard_with_its_number(tmp_path: Path) -> None:
