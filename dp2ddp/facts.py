@@ -362,13 +362,15 @@ class Joint(Fact):
     """A statement behind which a round of the training needs the whole batch: the ``names`` of what is joined there.
 
     ``counts``: the names of numbers of samples, which are added up. ``entries``: lists in the others have an entry for
-    each sample. ``if_grad``: evaluations without gradients come there, too, with whole batches.
+    each sample. ``if_grad``: evaluations without gradients come there, too, with whole batches. ``hoisted``: names that
+    forwards get, which stand in the statement itself and run before it from then on.
     """
 
     names: tuple[str, ...]
     counts: tuple[str, ...] = ()
     entries: bool = False
     if_grad: bool = False
+    hoisted: tuple[tuple[str, Anchor], ...] = ()
 
 
 @dataclass(frozen=True)

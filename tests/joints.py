@@ -68,6 +68,43 @@ for epoch in range(3):
 """
 
 JOINED = {
+    "a forward inside of the loss": """
+for epoch in range(2):
+    for x, y in loader:
+        loss = (net(x)[:, 0] - y.float()).abs().median()
+        STEP
+        print(epoch, loss.item())
+""",
+    "two forwards inside of a criterion's call": """
+def contrast(f, y):
+    sim = F.normalize(f, dim=1) @ F.normalize(f, dim=1).t()
+    return ((sim - (y[:, None] == y[None]).float()) ** 2).mean()
+
+
+for epoch in range(2):
+    for x, y in loader:
+        x = x * 2
+        loss = contrast(torch.cat([net(x), net(x.flip(1))]), torch.cat([y, y]))
+        STEP
+        print(epoch, loss.item())
+""",
+    "a forward in what a function returns": """
+outputs = "a name that is taken"
+
+
+def step(model, batch):
+    x, y = batch
+    x = x + 1
+    return (model(x).softmax(1).std(0) * 3).sum(), y.float().var()
+
+
+for epoch in range(2):
+    for i, batch in enumerate(loader):
+        loss, spread = step(net, batch)
+        STEP
+        if i % 2 == 0:
+            print(outputs, epoch, i, loss.item(), spread.item())
+""",
     "the hardest samples": """
 for epoch in range(2):
     for x, y in loader:
@@ -1005,6 +1042,20 @@ for epoch in range(2):
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
 APART = {
+    "a forward behind another call of its statement": """
+for epoch in range(2):
+    for x, y in loader:
+        loss = F.mse_loss(y.float(), (y + 1).float()) * (net(x)[:, 0] - y).abs().median()
+        STEP
+        print(epoch, loss.item())
+""",
+    "a forward that a condition leads to": """
+for epoch in range(2):
+    for x, y in loader:
+        loss = (net(x) if epoch else net(x + 1))[:, 0].median()
+        STEP
+        print(epoch, loss.item())
+""",
     "a layer of the wrapped model by itself": """
 class Net(nn.Module):
     def __init__(self):

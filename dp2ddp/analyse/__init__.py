@@ -38,6 +38,7 @@ from dp2ddp.analyse.training import (
     loaders,
     loops,
     metrics,
+    nested,
     own_batches,
     padding,
     placing,
@@ -169,12 +170,28 @@ def _view(linked: Linked, looks: Looks) -> _View:
     context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
     if looks.joining:
         sites = joints.find(context, batch_loops, looks.joining, looks.needless)
+        context, batch_loops, sites = _hoisted(context, batch_loops, sites, looks)
         if sites:
             context = joints.looked_at(context, sites)
             batch_loops = loops.batch_loops(context)
             context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
         context.joined = joints.rounds(context, batch_loops)
     return _View(apart.spelled, apart.whole, context, batch_loops)
+
+
+def _hoisted(
+    context: Context, batch_loops: list[loops.BatchLoop], sites: list[joints.Site], looks: Looks
+) -> tuple[Context, list[loops.BatchLoop], list[joints.Site]]:
+    """The programs with forwards in statements of their own, where only these can be followed by a joint."""
+    joined = {program for it in sites for program in context.run_by(it.statement)}
+    forwards = nested.find(context, batch_loops, looks.joining - joined)
+    if not forwards:
+        return context, batch_loops, sites
+    hoisted = nested.looked_at(context, forwards)
+    found = loops.batch_loops(hoisted)
+    hoisted.evaluated_apart = loops.evaluated_apart(hoisted, found)
+    more = joints.find(hoisted, found, looks.joining, looks.needless)
+    return (hoisted, found, more) if len(more) > len(sites) else (context, batch_loops, sites)
 
 
 def prepare(linked: Linked, programs: frozenset[Path], looks: Looks) -> frozenset[Path]:

@@ -114,11 +114,17 @@ def check(facts: Facts) -> Iterator[Finding]:
     for joint in facts.joints:
         if Tier.SHARDED in facts.tiers(joint):
             names = ", ".join(joint.names)
-            given = f"({names})" if len(joint.names) > 1 else names
-            made = [f"{names} = {_whole_batch(given, joint.entries, joint.if_grad)}"]
+            forwards = {name: f"{{forward_{number}}}" for number, (name, _) in enumerate(joint.hoisted)}
+            joined = [forwards.get(it, it) for it in joint.names]
+            given = f"({', '.join(joined)})" if len(joined) > 1 else joined[0]
+            made = [f"{it} = {forward}" for it, forward in forwards.items() if it not in joint.names]
+            made += [f"{names} = {_whole_batch(given, joint.entries, joint.if_grad)}"]
             made += [f"{it} = {{ddp}}.batch_sum({it})" for it in joint.counts]
-            insert = Insert(joint.at, "\n".join(made), {"ddp": joint.ddp}, after=True)
-            edits = runtime_import(joint.path, joint.ddp), insert
+            holes = {"ddp": joint.ddp}
+            holes |= {f"forward_{number}": at for number, (_, at) in enumerate(joint.hoisted)}
+            insert = Insert(joint.at, "\n".join(made), holes, after=not joint.hoisted)
+            hoists = (Replace(at, name) for name, at in joint.hoisted)
+            edits = runtime_import(joint.path, joint.ddp), insert, *hoists
             what = "what follows the forward needs the whole batch"
             yield finding(joint.at, what, f"`{names}` joined from all ranks", edits)
 

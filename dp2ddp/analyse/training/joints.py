@@ -30,6 +30,7 @@ from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import Signature
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made
+from dp2ddp.analyse.training import nested
 from dp2ddp.analyse.training.loops import BatchLoop, is_of_round, takes_next
 from dp2ddp.analyse.views import View, insert, insert_imports
 from dp2ddp.facts import SHARDED_ONLY, Joint, Obstacle
@@ -180,7 +181,10 @@ def facts(context: Context) -> Iterator[Joint]:
         if (known := getattr(node, "joins", None)) is not None:
             statement, names, counts, if_grad = known
             place, entries = context.place(statement), context.lists_are_entries
-            yield Joint(**place, names=names, counts=counts, entries=entries, if_grad=if_grad)
+            hoisted = tuple(nested.hoisted(context, statement))
+            yield Joint(
+                **place, names=names, counts=counts, entries=entries, if_grad=if_grad, hoisted=hoisted
+            )
 
 
 def obstacles(context: Context, loops: Iterable[BatchLoop]) -> Iterator[Obstacle]:
