@@ -1042,6 +1042,38 @@ for epoch in range(2):
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
 APART = {
+    "a training loop inside of another one's rounds": """
+critic = nn.DataParallel(nn.Linear(3, 1))
+steps = optim.SGD(critic.parameters(), lr=0.1)
+
+
+def noise(n):
+    return torch.randn(n, 6)
+
+
+def endless():
+    while True:
+        yield from loader
+
+
+batches = endless()
+for it in range(4):
+    for _ in range(2):
+        x, y = next(batches)
+        with torch.no_grad():
+            fake = net(noise(x.size(0)))
+        d_real = critic(x[:, :3])
+        d_fake = critic(fake)
+        loss = F.relu(1 - d_real).mean() + F.relu(1 + d_fake).mean()
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    g_loss = -critic(net(noise(8))).mean()
+    optimizer.zero_grad()
+    g_loss.backward()
+    optimizer.step()
+    print(it, loss.item(), g_loss.item(), d_real.mean().item(), d_fake.mean().item())
+""",
     "a forward behind another call of its statement": """
 for epoch in range(2):
     for x, y in loader:

@@ -74,8 +74,12 @@ def find(
                 sites[id(loop)] = found
     joined = [it for it in training if sites.get(id(it))]
     while True:
-        others = frozenset[int]().union(*(it.runs for it in loops if it not in joined))
         own = frozenset[int]().union(*(it.runs for it in joined))
+        others = frozenset[int]().union(
+            *(
+                it.runs - _within(it, joined) for it in loops if it not in joined
+            )  # but for loops inside of them
+        )
         shared = {
             id(site.statement)
             for it in joined
@@ -100,6 +104,11 @@ def find(
         counts = tuple(dict.fromkeys((*known.counts, *site.counts)))
         placed[id(site.statement)] = Site(site.statement, names, counts, id(site.statement) in shared)
     return list(placed.values())
+
+
+def _within(outer: BatchLoop, loops: Iterable[BatchLoop]) -> frozenset[int]:
+    """What some loops run that stand in the rounds of another one."""
+    return frozenset[int]().union(*(it.runs for it in loops if id(it.node) in outer.runs))
 
 
 def _joins_with_gradients(
@@ -224,14 +233,17 @@ def _is_stray(samples: Forwards, definition: ast.AST, rounds: Rounds) -> bool:
 
 
 def rounds(context: Context, loops: list[BatchLoop]) -> Rounds:
-    """What the rounds of programs that are looked at with joints run before these, and only behind them."""
+    """What the rounds of programs that are looked at with joints run before these, and only behind them.
+
+    Rounds of the loop that a joint is for: not of one that this loop stands in.
+    """
     apart = frozenset[int]().union(*(it.runs for it in loops if not it.trains))
     apart |= context.evaluated_apart
     before, after = set[int](), set[int]()
     joints = [it for it in context.program.nodes.values() if hasattr(it, "joins")]
     for loop in loops:
         for node in joints:
-            if loop.trains and id(node) in loop.runs:
+            if loop.trains and id(node) in loop.runs - _within(loop, (it for it in loops if it.trains)):
                 first, then = around(context, loop, context.program.statement(node))
                 before |= first
                 after |= then
