@@ -294,9 +294,13 @@ def computed(operator: ast.operator, left: Value, right: Value, place: ast.AST) 
 
 
 def _lists(operator: ast.operator, left: Value, right: Value, place: ast.AST) -> Value:
-    """``first + second`` and ``[first] * 3``."""
-    if isinstance(operator, ast.Add) and all(isinstance(value, Held | Every) for value in (left, right)):
+    """``first + second`` and ``[first] * 3``; also ``"%d %s" % (i, name)``, of what is the same on all ranks."""
+    if isinstance(operator, ast.Add) and all(
+        isinstance(it, Held | Every) or it in PLAIN for it in (left, right)
+    ):
         return Every(join([element(left, place), element(right, place)], place))
+    if all(tensor(value, place) in PLAIN for value in (left, right)):
+        return Kind.SAME
     if isinstance(operator, ast.Mult) and Kind.SAME in (left, right):
         return Every(element(right if left is Kind.SAME else left, place))
     return Unclear(place)
