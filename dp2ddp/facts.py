@@ -546,7 +546,7 @@ class Number(Fact):
     ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does,
     ``size`` of a sum that it is the number of samples in the batch, ``in_loop`` that it is made anew of each batch.
     ``kept`` says of what is left that it is an object which keeps the numbers: a meter. ``rows`` is what a mean is of,
-    where the means of parts may not average to it.
+    where the means of parts may not average to it. ``entries`` says that lists have an entry for each sample.
     """
 
     kind: str
@@ -561,6 +561,7 @@ class Number(Fact):
     name: str = ""
     before: Anchor | None = None
     rows: Anchor | None = None
+    entries: bool = False
 
     @classmethod
     def left(cls, what: str, *, kept: bool = False, told: str | None = None, **place: Any) -> Number:
@@ -575,6 +576,14 @@ class Number(Fact):
         """The same, as one that stays the rank's own."""
         told = told_by("sum", self.what) if self.kind in ("sum", "batch", "added") else None
         return _without_sum(replace(self, kind="left", average="", name="", before=None), told)
+
+    @property
+    def as_picture(self) -> Number:
+        """The same, of which only pictures are made: the samples of one rank will do."""
+        problem = Problem(
+            f"a picture of `{self.what}` is made of rank 0's local batch only", "", NO_TIER, works=True
+        )
+        return replace(self, problem=problem)
 
 
 SUPPOSED = "if sharded, "

@@ -73,7 +73,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield from trouble(facts, number)
             continue
         if number.kind == "left":
-            yield plain(number, _so(number.problem), Severity.WARNING)
+            severity = Severity.NOTE if number.problem.works else Severity.WARNING
+            yield plain(number, _so(number.problem), severity)
         elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             message = f"`{number.what}` would cover the rank's local batch only"
@@ -96,6 +97,8 @@ def _formed(number: Number, facts: Facts) -> str:
             form = "batch"
         elif form == "totals" and _is_full(number, facts):
             return combined(number.names, "batch_sum")
+    if form == "rows" and number.entries:
+        return "{ddp}.whole_batch({number}, entries=True)"
     return combined(number.names) if form == "totals" else COMBINED.get(form, "")
 
 

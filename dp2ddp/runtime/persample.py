@@ -206,8 +206,8 @@ def _decided(said: list[str], where: tuple[str, int], undecided: bool | None) ->
     if _YES in said or _NO in said:
         _told[where] = _NO not in said
         return _told[where]
-    if _BOTH not in said:
-        return False
+    if _BOTH not in said:  # the sizes speak for neither
+        return bool(undecided)
     return _told.get(where) if undecided is None else undecided
 
 

@@ -60,6 +60,57 @@ STEP = """\
 """
 LOOP = "    for i, (inputs, targets) in enumerate(loader):\n"
 CASES = {
+    "counts that the model hands out, one for each replica": """\
+class Scored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, inputs, targets):
+        outputs = self.layer(inputs)
+        right = outputs.argmax(1) == targets
+        return nn.functional.cross_entropy(outputs, targets), right.sum(), (targets != 3).sum()
+
+
+model = nn.DataParallel(Scored())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total = right = counted = 0
+    for step, (inputs, targets) in enumerate(loader):
+        loss, correct, known = model(inputs, targets)
+        loss = loss.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        right += correct.sum().item()
+        counted += torch.sum(known).item()
+        if step % 2 == 0:
+            print("%.6f %.6f %d %d" % (total, right / counted, right, known.max().item()))
+""",
+    "pictures of the batch, in the loop and behind it": """\
+from torchvision.io import read_image
+from torchvision.utils import save_image
+
+
+def save(name, images, names):
+    for image, it in zip(images, names):
+        save_image(image.detach().clamp(0, 1).view(-1, 1, 2, 2), f"{name}-{it}.png")
+
+
+for epoch in range(2):
+"""
+    + LOOP
+    + STEP
+    + """\
+        if i % 3 == 1:
+            save_image(outputs.detach().sigmoid().view(-1, 1, 2, 2), "last.png")
+    shown = [inputs.view(-1, 4), outputs]
+    save("epoch", images=shown, names=["in", "out"])
+for name in ("last", "epoch-in", "epoch-out"):
+    image = read_image(f"{name}.png")
+    print(name, list(image.shape), image.float().mean().item())
+""",
     "sums under a condition of the batch's size": "correct = 0\n"
     + LOOP[4:]
     + STEP.replace("        ", "    ")

@@ -266,6 +266,9 @@ def _within(values: Values, node: ast.expr) -> Iterator[Rows]:
             yield Rows(values.before_index(node))
         case _ if value in (*AVERAGED, Kind.COUNT, Kind.TOTAL):
             yield Rows(node)
+        case ast.Name():
+            for part in _listed(values, node):
+                yield from _within(values, part)
         case ast.Lambda() | ast.Starred():
             return
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
@@ -278,6 +281,18 @@ def _within(values: Values, node: ast.expr) -> Iterator[Rows]:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     yield from _within(values, child)
+
+
+def _listed(values: Values, name: ast.Name) -> list[ast.expr]:
+    """The entries of a list or tuple that a name has been given to be used here and nowhere else."""
+    program = values.program
+    definitions = program.definitions(name)
+    made = program.source(definitions[0]) if len(definitions) == 1 else None
+    if made is None or not isinstance(made.plain, ast.List | ast.Tuple):
+        return []
+    named = (it for it in program.body(program.scope(name)) if isinstance(it, ast.Name) and it.id == name.id)
+    uses = [it for it in named if isinstance(it.ctx, ast.Load) and definitions[0] in program.definitions(it)]
+    return made.plain.elts if uses == [name] else []
 
 
 def _names(context: Context, values: Values, part: ast.AST, loop: ast.For) -> Iterator[ast.expr]:

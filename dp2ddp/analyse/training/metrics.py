@@ -365,6 +365,8 @@ def measured(
                     kept = _is_object(context, statement, what)
                     told = remedies.told(context, statement, what, kept)
                     number = Number.left(what, kept=kept, told=told, **context.place(statement))
+                    if reporters.only_pictures(node):
+                        number = number.as_picture
                     found.setdefault(id(statement), number)
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
                 for receiver, names in follow.receivers(scope.index, node.value):
@@ -456,7 +458,17 @@ def _method(node: ast.Call) -> str:
 
 
 def is_report(context: Context, node: ast.Call) -> bool:
-    """Whether a call prints, logs or writes. Pictures show some samples, and may be the main process's."""
+    """Whether a call prints, logs or writes."""
+    return is_picture(context, node) or _is_told(context, node)
+
+
+def is_picture(context: Context, node: ast.Call) -> bool:
+    """Whether a call makes a picture of samples, or saves one."""
+    call = context.program.call(node)
+    return call is not None and any(is_write(name) and name.endswith(PICTURES) for name in call.names)
+
+
+def _is_told(context: Context, node: ast.Call) -> bool:
     call = context.program.call(node)
     if call is None:
         return False
@@ -501,9 +513,11 @@ class Reporters:
             it.node for it in self._program.calls if context.is_wrapped(self._program.values(it.node.func))
         ]
         self._training = {self._program.scope(call).index for call in (*context.backwards, *forwards)}
-        self._reporting = {
-            self._program.scope(it.node).index for it in self._program.calls if is_report(context, it.node)
-        }
+        told, pictured = (
+            {self._program.scope(it.node).index for it in self._program.calls if reports(context, it.node)}
+            for reports in (_is_told, is_picture)
+        )
+        self._telling, self._reporting = told, told | pictured
 
     def has(self, node: ast.AST) -> bool:
         """Whether a node is such a call; what runs the model reports for itself."""
@@ -513,6 +527,11 @@ class Reporters:
         return is_report(self._context, node) or (
             bool(entered & self._reporting) and not entered & self._training
         )
+
+    def only_pictures(self, node: ast.Call) -> bool:
+        """Whether all that such a call does is to make or save pictures."""
+        entered = self._program.entered_itself(node)
+        return not _is_told(self._context, node) and not entered & self._telling
 
 
 class _Followed:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.api.tensors import NO_NUMBERS_IN_PLACE
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.training.metrics import given_to
+from dp2ddp.analyse.training.metrics import Reporters, given_to
 from dp2ddp.analyse.training.reports import Reports, added_to
 from dp2ddp.analyse.training.whole_batch import Combined
 from dp2ddp.facts import Effect, Number, told_by
@@ -103,14 +103,9 @@ def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iter
         what = ast.unparse(first.node)
         before = "" if guard is None else f", before the condition in line {guard.at.span.line}"
         told = told_by("mean" if first.kind == "mean" else "sum", what) + before
-        yield from (
-            (
-                _number(context, it)
-                if guard is None
-                else Number.left(what, told=told, **context.place(statement))
-            )
-            for it in part
-        )
+        left = Number.left(what, told=told, **context.place(statement))
+        left = left.as_picture if _is_pictured(context, first.node) else left
+        yield from (_number(context, it) if guard is None else left for it in part)
     else:
         name = _called(context, first)
         before = program.anchor(statement) if guard is None else guard.at
@@ -121,12 +116,14 @@ def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iter
 def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
     """Whether an expression may be written again before a place: nothing in it is edited, or made after that."""
     program = context.program
-    simple = ast.Name | ast.Attribute | ast.Call | ast.Constant | ast.expr_context
+    simple = (
+        ast.Name | ast.Attribute | ast.Call | ast.keyword | ast.List | ast.Tuple | ast.Constant | ast.UnaryOp
+    )
     made = [it for name in ast.walk(node) if isinstance(name, ast.Name) for it in program.definitions(name)]
     around = (outer for it in made for outer in program.ancestors(it) if not isinstance(it, ast.arg))
     if any(isinstance(it, ast.comprehension) for it in around):
         return False
-    return all(isinstance(it, simple) for it in ast.walk(node)) and (
+    return all(isinstance(it, simple | ast.expr_context | ast.unaryop) for it in ast.walk(node)) and (
         guard is None
         or not any(
             guard.covers(program.anchor(program.statement(it)))
@@ -136,10 +133,18 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
     )
 
 
+def _is_pictured(context: Context, node: ast.expr) -> bool:
+    """Whether something is only given to what makes pictures."""
+    reporters = Reporters(context)
+    calls = (it for it in context.program.ancestors(node) if isinstance(it, ast.Call) and reporters.has(it))
+    return any(map(reporters.only_pictures, calls))
+
+
 def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
     what = ast.unparse(it.node)
     place |= dict(kind=it.kind, average=it.average, in_loop=it.in_loop)
+    place |= dict(entries=context.lists_are_entries)
     place |= dict(rows=None if it.inner is None else context.program.anchor(it.inner))
     return Number(**place, what=what, **more)  # type: ignore[arg-type]
 
@@ -150,6 +155,8 @@ def _called(context: Context, it: Combined) -> str:
     if it.kind == "sum":
         is_size = it.size or "size" in text or "len(" in text
         wanted = ["batch_size", "global_batch_size"] if is_size else ["batch_sum"]
+    elif it.kind == "rows" and not isinstance(it.node, ast.Name):
+        wanted = ["batch_rows"]
     else:
         wanted = [f"batch_{it.node.id}"] if isinstance(it.node, ast.Name) else ["batch_mean"]
     free = (name for name in wanted if name not in context.names(path))

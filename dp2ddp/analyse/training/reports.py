@@ -177,7 +177,8 @@ class _Finder:
             combined, whole = dict(self.values.combined), set(self.values.whole)
             for it in found:
                 value = self.values.of(it.node)
-                kind = "sum" if value in ADDITIVE else "mean" if value in AVERAGED else "rows"
+                averages = value in AVERAGED and not self.values.is_of_replicas(it.node)
+                kind = "sum" if value in ADDITIVE else "mean" if averages else "rows"
                 average = average_of(value) if kind == "mean" else ""
                 self.values.combined[id(it.node)] = Combined(kind, it.node, average=average, before=it.before)
                 self.values.whole.add(id(it.node))
@@ -332,6 +333,8 @@ class _Finder:
             self.values.combine("sum", node)
         elif self.values.of(base) in UNWEIGHED and self.values.gather(base):
             return
+        elif self.values.is_of_replicas(base):
+            self.values.combine("rows", base)
         elif self.values.is_averaged(base) and (
             self.tensors.is_tensor(base) or self.tensors.is_added_up(node, base)
         ):
@@ -351,7 +354,11 @@ class _Finder:
                 yield from self._assigned(node)
             case ast.Call():
                 owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-                if owner is not None and (not isinstance(owner, ast.Name) or self._is_sample(owner)):
+                if owner is not None and (
+                    not isinstance(owner, ast.Name)
+                    or self._is_sample(owner)
+                    or self.values.is_of_replicas(owner)
+                ):
                     yield owner
                 if not self.program.entered(node):
                     yield from (it for it in node.args if not isinstance(it, ast.Starred))

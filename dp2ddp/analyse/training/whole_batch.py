@@ -13,12 +13,13 @@ from dp2ddp.analyse.api.numbers import CASTS_NUMBER
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.python import SHOWS_PARTS
-from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
+from dp2ddp.analyse.api.tensors import HANDS_ON, OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
 from dp2ddp.analyse.context import COMPREHENSIONS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples.batches import is_part
 from dp2ddp.analyse.dataflow.samples.frames import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples.joined import is_output
 from dp2ddp.analyse.dataflow.samples.sizes import counted
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
@@ -30,6 +31,8 @@ from dp2ddp.analyse.training.metrics import is_report
 from dp2ddp.analyse.wrapping import functional
 
 UNWEIGHED = (Kind.EITHER, Kind.EVEN)
+# Methods that hand a number on, or its mean.
+AS_THEY_ARE = WITHOUT_GRAPH | HANDS_ON | {"mean", "nanmean", "size", "dim"}
 """Means of which it is not known how those of parts weigh."""
 
 
@@ -416,6 +419,25 @@ class WholeBatch(Gathering):
     def is_averaged(self, node: ast.expr) -> bool:
         """Whether an expression is a loss of this process's part."""
         return self.of(node) in AVERAGED or (self.of(node) is Kind.HANDED and self.is_trained(node))
+
+    def is_of_replicas(self, node: ast.expr) -> bool:
+        """Whether something is computed of a number that the model has just handed out, other than its mean.
+
+        With nn.DataParallel that is a vector of the replicas' numbers: ``correct.sum()``, ``torch.stack(losses)``.
+        """
+        made = self.program.definitions(node) if isinstance(node, ast.Name) else []
+        if self.of(node) is not Kind.OWN or not made or not all(is_output(self.context, it) for it in made):
+            return False
+        match self.program.parent(node):
+            case ast.Attribute(attr=method) as asked:
+                called = getattr(self.program.parent(asked), "func", None) is asked
+                return called and method not in AS_THEY_ARE
+            case ast.Call(args=args) as call if node in args:
+                names = self.program.names_of(call)
+                return (
+                    bool(names) and all(it.startswith("torch.") for it in names) and names != {"torch.mean"}
+                )
+        return False
 
     def peeled(self, node: ast.expr) -> ast.expr:
         """The tensor that a number, or a tensor without graph, is made of."""
