@@ -714,6 +714,7 @@ def test_a_loop_that_counts_nothing_needs_a_loader_that_reshuffles_by_itself(loo
 
 
 HOOKS = {
+    "a bound": "for name, p in model.named_parameters():\n    if p.requires_grad:\n        p.register_hook(lambda grad: grad.clamp(-1, 1))",
     "a factor": "for p in model.parameters():\n    p.register_hook(lambda grad: -0.5 * grad / 2)",
     "a mask": "mask = torch.ones(2, 8)\nmodel.weight.register_hook(lambda g: g.mul(mask.to(g.device)))",
     "a mask that is a default": 'masks = {"all": torch.ones(2, 8)}\n'
@@ -724,16 +725,19 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_hooks_that_are_linear_in_the_gradients_are_the_same_before_their_average(name: str) -> None:
+def test_hooks_of_parameters_get_averages(name: str) -> None:
     _, conversion = converted(PROGRAM.replace(WRAP, HOOKS[name] + "\n" + WRAP))
     assert conversion.scripts[0].tier == "sharded"
     assert not [f for f in conversion.findings if f.is_left]
 
 
-def test_hooks_that_look_at_gradients_see_those_of_a_part() -> None:
-    """Of outputs, whole batches have all."""
+def test_hooks_of_outputs_see_those_of_a_part() -> None:
+    """Not those of parameters; whole batches have all."""
     seen = "seen = []\nmodel.weight.register_hook(lambda grad: seen.append(grad.norm()))\n"
     _, conversion = converted(PROGRAM.replace(WRAP, seen + WRAP))
+    assert conversion.scripts[0].tier == "sharded" and not any(it.is_left for it in conversion.findings)
+    looks = "        outputs.register_hook(lambda grad: print(grad.norm()))\n        loss = criterion"
+    _, conversion = converted(PROGRAM.replace("        loss = criterion", looks))
     (left,) = (finding for finding in conversion.findings if finding.is_left)
     assert "local gradients" in left.message and conversion.scripts[0].tier == "sharded"
     cut = "        outputs.register_hook(lambda grad: grad.clamp(-1, 1))\n        loss = criterion"

@@ -324,7 +324,7 @@ def analyse(
             *devices.obstacles(context, parallel.at_home(context)),
             *effects.obstacles(context),
             *evaluations.obstacles(context, batch_loops, acts, evaluated),
-            *hooks.obstacles(context),
+            *hooks.obstacles(context, bool(trained)),
             *hooks.returned(context),
             *hooks.forward(context, batch_loops),
             *hooks.of_inputs(context, batch_loops),

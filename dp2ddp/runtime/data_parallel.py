@@ -43,6 +43,7 @@ from . import (
     unstarted,
 )
 from .exchange import exchange
+from .one_process import StandsForModel
 from .outputs import ungathered
 from .runner import Inputs, Runner, listed
 from .scatter import Call, scatter
@@ -83,7 +84,7 @@ def data_parallel(
     return wrapper(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-class DataParallel(torch.nn.DataParallel):
+class DataParallel(StandsForModel, torch.nn.DataParallel):
     """nn.DataParallel, and an instance of it, on as many processes as there are.
 
     Every rank calls with the same batch, as a script does that draws its batches as it did for nn.DataParallel, and

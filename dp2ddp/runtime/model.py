@@ -56,6 +56,7 @@ from . import (
     written,
 )
 from .local_streams import LocalStream
+from .one_process import StandsForModel
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
@@ -87,7 +88,7 @@ def _write_out(module: torch.nn.Module) -> None:
                 buffer.data = buffer.data.contiguous()
 
 
-class DistributedDataParallel(torch_ddp.DistributedDataParallel):
+class DistributedDataParallel(StandsForModel, torch_ddp.DistributedDataParallel):
     """torch's DistributedDataParallel with the arguments chosen.
 
     Gradients are averaged over the ranks in the backward pass. ``.module`` and the ``module.`` of the state dict's keys

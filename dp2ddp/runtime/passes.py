@@ -25,6 +25,7 @@ import torch
 from torch.autograd import Variable
 
 from . import debug, graph, parts
+from .parameter_hooks import Putting
 
 _Gradients = dict[torch.nn.Parameter, torch.Tensor | None]
 
@@ -46,6 +47,7 @@ class Passes:
         self._running = False  # whether a pass has begun and not ended; it may have failed
         self.expected = False  # whether a forward was made whose backward pass is to be synchronised
         self._name = f"the backward pass of {type(wrapper.module).__name__}"
+        self._hooks = Putting(self._will_average)
 
     def follow(
         self,
@@ -116,11 +118,22 @@ class Passes:
         with _preparing:
             current = self.current()
             if current is None:
+                self._hooks.forget()
+                self._hooks.take(self._trained)
                 current = _Pass(self)
                 awaited = self._awaited
                 self.current = weakref.ref(current, lambda _: awaited.clear())
                 Variable._execution_engine.queue_callback(current)
             return current
+
+    def _will_average(self) -> bool:
+        """Whether the pass that is running, which may begin just now, ends with the ranks' average."""
+        if not graph.is_accumulating():
+            return False
+        current = self.begin()
+        if current.is_prepared:
+            return current.is_synchronised
+        return self.expected or self._wrapper().require_backward_grad_sync
 
     def note(self, key: int, index: int | None) -> None:
         """Hear that a gradient has arrived.
@@ -209,6 +222,8 @@ class Passes:
         for index in [*current.untold, *current.awaited.values()]:
             self._tell[0](index)
         # what follows comes after the reducer's own end, which it has queued now
+        if not own:
+            Variable._execution_engine.queue_callback(self._hooks.call)
         if own:
             Variable._execution_engine.queue_callback(lambda: self._average_again(reducer, own, frozen))
         elif frozen:
@@ -226,6 +241,7 @@ class Passes:
         reducer.prepare_for_backward([])
         for index in self.indices.values():
             self._tell[0](index)
+        Variable._execution_engine.queue_callback(self._hooks.call)
         if frozen:
             Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
 

@@ -60,6 +60,31 @@ STEP = """\
 """
 LOOP = "    for i, (inputs, targets) in enumerate(loader):\n"
 CASES = {
+    "gradients that hooks bound": """\
+for name, parameter in model.named_parameters():
+    if parameter.requires_grad:
+        parameter.register_hook(lambda grad: grad.clamp(-0.02, 0.02))
+for epoch in range(2):
+"""
+    + LOOP
+    + STEP
+    + "        print('%.9f' % loss.item())\n",
+    "a function with a sampler's name of its own": """\
+def made(apart):
+    if apart:
+        from torch.utils.data.distributed import DistributedSampler
+
+        print(len(DistributedSampler(data, num_replicas=2, rank=0)))
+    train_loader = DataLoader(data, batch_size=16, shuffle=True)
+    return train_loader
+
+
+loader = made(len(data) < 10)
+for epoch in range(2):
+"""
+    + LOOP
+    + STEP
+    + '        print("%.9f" % loss.item())\n',
     "counts that the model hands out, one for each replica": """\
 class Scored(nn.Module):
     def __init__(self):

@@ -381,6 +381,57 @@ def test_the_backward_pass_has_the_buffers_of_its_own_forward(lab, tmp_path, pro
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
+HOOKS = """
+# over two passes that accumulate, with a hook that is removed in between, and a layer that no pass reaches
+def alike(step, reference, model):
+    for (name, one), other in zip(reference.named_parameters(), model.parameters()):
+        same((step, name), one.detach(), other.detach())
+        if one.grad is not None or other.grad is not None and other.grad.any():
+            same((step, name, "grad"), one.grad, other.grad)
+
+for wrap in (ddp.DistributedDataParallel, ddp.DataParallel):
+    torch.manual_seed(0)
+    reference = Emulated(Net(), device_ids=list(range(world)))
+    model = wrap(copy.deepcopy(reference.module))
+    seen, handles = ([], []), []
+    for it, kept in ((reference.module, seen[0]), (model.module, seen[1])):
+        for parameter in it.parameters():
+            parameter.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+        handles.append(it.a.weight.register_hook(lambda grad, kept=kept: kept.append(grad.abs().max().item())))
+        it.b.weight.register_hook(lambda grad: grad * 2 + grad.norm())
+    optimizers = [torch.optim.SGD(it.parameters(), 0.5, momentum=0.9) for it in (reference, model)]
+    for step in range(6):
+        if step == 4:
+            for handle in handles:
+                handle.remove()
+        for it, optimizer in zip((reference, model), optimizers):
+            if step % 2 == 0:
+                optimizer.zero_grad()
+            x, y = draw(4 * world, step)
+            if it is model and wrap is ddp.DistributedDataParallel:
+                x, y = x[4 * rank : 4 * rank + 4], y[4 * rank : 4 * rank + 4]
+            F.cross_entropy(it(x), y).backward()
+        alike(step, reference.module, model.module)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert len(seen[0]) == 4
+    same("seen", torch.tensor(seen[0]), torch.tensor(seen[1]))
+    # autograd.grad returns what this rank has, hooks included, and adds nothing
+    if wrap is ddp.DistributedDataParallel:
+        kept = [it.grad.clone() for it in model.module.a.parameters()]
+        x, y = draw(4, 0)
+        (found,) = torch.autograd.grad(F.cross_entropy(model.module(x), y), [model.module.a.bias])
+        assert found.abs().max() <= 0.01 and all(map(torch.equal, kept, [it.grad for it in model.module.a.parameters()]))
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_hooks_of_parameters_get_the_average(lab, tmp_path, processes):
+    script = write(tmp_path, SHARED + HOOKS)
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
+
+
 UNTRAINED = """
 # data_parallel(): a network that is wrapped inside of another one, in training mode, on chunks and whole again
 class Both(nn.Module):

@@ -1,7 +1,8 @@
 """Functions that are given gradients before those of the processes are averaged, or return them.
 
-nn.DataParallel has added up what its replicas computed when the hook of a parameter is called. Now each process has the
-gradients of its part there. What is linear in them may come before their average as well as after it; nothing else may.
+nn.DataParallel has added up what its replicas computed when a hook is called. The runtime calls hooks of a wrapped
+model's parameters when it has averaged. Elsewhere each process has the gradients of its part: what is linear in them
+may come before their average as well as after it; nothing else may.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from dp2ddp.analyse.api.numbers import MAKES_NUMBER_OF
 from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, KEEPS_SIGN, NO_GRADIENT, SCALES, SIGN_ALONE
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.definitions import right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
 from dp2ddp.analyse.processes.exclusions import is_come_to
@@ -150,13 +150,16 @@ def _are_parameters(context: Context, node: ast.AST, depth: int = 0) -> bool:
                 if isinstance(definition, ast.arg):
                     parts += program.given(definition)
                 else:
-                    value = right_side(program.statement(definition), definition)
+                    value = program.source(definition).value
                     parts += [] if value is None else [value]
     return any(_are_parameters(context, part, depth + 1) for part in parts)
 
 
-def obstacles(context: Context) -> Iterator[Obstacle]:
-    """Hooks that change gradients otherwise than in proportion, and those that look at them."""
+def obstacles(context: Context, beside: bool) -> Iterator[Obstacle]:
+    """Hooks that change gradients otherwise than in proportion, and those that look at them.
+
+    ``beside``: whether parameters are trained that no wrapped model has.
+    """
     samples = Forwards(context)
     for call in context.program.calls:
         function = call.node.func
@@ -169,6 +172,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         shown = f"`{ast.unparse(function)}({given if len(given) < 60 else '…'})`"
         scopes = _functions(context, call.node.args[0])
         if scopes and method in TENSOR_HOOKS and all(_is_linear(samples, it) for it in scopes):
+            continue
+        if method in TENSOR_HOOKS and not beside and _are_parameters(context, function.value):  # type: ignore[attr-defined]
             continue
         if scopes and method not in PARAMETER_HOOKS and all(_only_looks(it) for it in scopes):
             yield context.obstacle(

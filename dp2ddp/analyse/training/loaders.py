@@ -23,13 +23,14 @@ from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, is_call_of
 from dp2ddp.analyse.processes.downloads import fetches, is_off
 from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Const, Ext, Inst
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.analyse.training.seeding import Seeding
 from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers
 from dp2ddp.plan import Anchor
 
-SAMPLERS = "torch.utils.data.distributed"
+SAMPLERS, SAMPLER = "torch.utils.data.distributed", "DistributedSampler"
 DEPTH = 12
 
 
@@ -415,7 +416,23 @@ def _sampler_class(context: Context, call: Call) -> tuple[str, str | None]:
         owners = context.program.values(function.value)
         if owners == {Ext("torch.utils.data")}:
             return f"{ast.unparse(function.value)}.DistributedSampler", None
-    return "DistributedSampler", f"from {SAMPLERS} import DistributedSampler"
+    statement = f"from {SAMPLERS} import {SAMPLER}"
+    if not _is_taken(context, context.program.scope(call.node)):
+        return SAMPLER, statement
+    name = context.fresh(context.program.file(call.node).path, f"{SAMPLER}OfRanks")
+    return name, f"{statement} as {name}"
+
+
+def _is_taken(context: Context, scope: Scope) -> bool:
+    """Whether a place's function, one round it, or its file has something of its own that is called as the sampler."""
+    around: Scope | None = scope
+    while around is not None and not around.is_module:
+        if SAMPLER in around.names:
+            return True
+        around = around.parent
+    known = {f"{SAMPLERS}.{SAMPLER}", f"torch.utils.data.{SAMPLER}"}
+    values = dict(context.program.module_names(context.program.modules[scope.file.path]))
+    return not all(isinstance(it, Ext) and it.name in known for it in values.get(SAMPLER, ()))
 
 
 def _is_none(context: Context, node: ast.expr) -> bool:
