@@ -13,7 +13,13 @@ from dp2ddp.analyse.api.numbers import CASTS_NUMBER
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.python import SHOWS_PARTS
-from dp2ddp.analyse.api.tensors import HANDS_ON, OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, WITHOUT_GRAPH
+from dp2ddp.analyse.api.tensors import (
+    NUMBER_OR_MEAN,
+    OF_ALL_ROWS,
+    ONE_WITHOUT_GRAPH,
+    STATISTICS,
+    WITHOUT_GRAPH,
+)
 from dp2ddp.analyse.context import COMPREHENSIONS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Held, Kind, Unclear, Value
@@ -31,8 +37,6 @@ from dp2ddp.analyse.training.metrics import is_report
 from dp2ddp.analyse.wrapping import functional
 
 UNWEIGHED = (Kind.EITHER, Kind.EVEN)
-# Methods that hand a number on, or its mean.
-AS_THEY_ARE = WITHOUT_GRAPH | HANDS_ON | {"mean", "nanmean", "size", "dim"}
 """Means of which it is not known how those of parts weigh."""
 
 
@@ -431,7 +435,7 @@ class WholeBatch(Gathering):
         match self.program.parent(node):
             case ast.Attribute(attr=method) as asked:
                 called = getattr(self.program.parent(asked), "func", None) is asked
-                return called and method not in AS_THEY_ARE
+                return called and method not in NUMBER_OR_MEAN
             case ast.Call(args=args) as call if node in args:
                 names = self.program.names_of(call)
                 return (
