@@ -43,10 +43,10 @@ from . import (
     unstarted,
 )
 from .exchange import exchange
-from .one_process import StandsForModel
 from .outputs import ungathered
 from .runner import Inputs, Runner, listed
 from .scatter import Call, scatter
+from .wrapping import StandsForModel, unwrapped
 
 _FORWARD = "DataParallel's forward"
 _STEPS = ("replicate", "scatter", "parallel_apply", "gather")  # of nn.DataParallel's forward
@@ -103,7 +103,7 @@ class DataParallel(StandsForModel, torch.nn.DataParallel):
 
     Args:
         module: the model; a class of one's own may also assign it as ``self.module``. Of an nn.DataParallel it is the
-            model in it.
+            model in it, as of another of this class.
         device_ids: taken as nn.DataParallel takes them. Each rank uses its own device, whatever they say.
         output_device: the same, but outputs go to the CPU where it is -1.
         dim: the dimension of the samples, in inputs and outputs.
@@ -134,7 +134,7 @@ class DataParallel(StandsForModel, torch.nn.DataParallel):
         torch.nn.Module.__init__(self)
         if module is not None:
             # A checkpoint may hold the whole of nn.DataParallel, which would use all GPUs of the machine in each rank.
-            self.module = module.module if type(module) is torch.nn.DataParallel else module
+            self.module = unwrapped(module, DataParallel, torch.nn.DataParallel)
         self.dim = dim
         self.output_device = output_device
         if ranks.get_world_size() > 1:

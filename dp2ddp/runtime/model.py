@@ -56,8 +56,8 @@ from . import (
     written,
 )
 from .local_streams import LocalStream
-from .one_process import StandsForModel
 from .passes import Passes
+from .wrapping import StandsForModel, unwrapped
 
 logger = logging.getLogger("dp2ddp")
 _numbers = itertools.count()
@@ -100,7 +100,8 @@ class DistributedDataParallel(StandsForModel, torch_ddp.DistributedDataParallel)
     on a rank with n_r of N samples: the gradient of a mean over the part becomes that of the mean over the batch.
 
     Args:
-        module: the model, on one device or, split by hand, on several GPUs. It may be moved later.
+        module: the model, on one device or, split by hand, on several GPUs. It may be moved later. Of a wrapper it is
+            the model in it.
         device_ids, output_device: for classes that derive from it and did from nn.DataParallel. Each rank uses its
             own device.
         dim: the dimension in which parts have their samples. Where it is not 0, each forward on a part looks whether
@@ -122,6 +123,7 @@ class DistributedDataParallel(StandsForModel, torch_ddp.DistributedDataParallel)
         callbacks.refuse_waiting(module)
         again.start_if_misled()
         torch.nn.Module.__init__(self)
+        module = unwrapped(module, DistributedDataParallel, torch.nn.DataParallel)
         self.module = module
         self.dim = 0
         self._dim = dim  # of the samples

@@ -20,11 +20,11 @@ class Putting:
     """Puts the hooks of some parameters off.
 
     Args:
-        waits: called within a backward pass: whether that will be synchronised.
+        waits: a method, called within a backward pass: whether that will be synchronised. Its object is not kept alive.
     """
 
     def __init__(self, waits: Callable[[], bool]) -> None:
-        self._waits = waits
+        self._waits = weakref.WeakMethod(waits)
         self._before: dict[torch.nn.Parameter, torch.Tensor | None] = {}  # the gradients of earlier passes
 
     def take(self, parameters: Iterable[torch.nn.Parameter]) -> None:
@@ -36,7 +36,8 @@ class Putting:
 
     def wait(self, parameter: torch.nn.Parameter) -> bool:
         """Whether a hook that is called now waits for the end of the pass."""
-        if not self._waits():
+        waits = self._waits()
+        if waits is None or not waits():
             return False
         if parameter not in self._before:
             self._before[parameter] = None if parameter.grad is None else parameter.grad.detach().clone()

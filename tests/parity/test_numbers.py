@@ -60,6 +60,10 @@ STEP = """\
 """
 LOOP = "    for i, (inputs, targets) in enumerate(loader):\n"
 CASES = {
+    "a model that is wrapped twice": "model = nn.DataParallel(model)\nfor epoch in range(2):\n"
+    + LOOP
+    + STEP
+    + "        print('%.9f' % loss.item())\n",
     "gradients that hooks bound": """\
 for name, parameter in model.named_parameters():
     if parameter.requires_grad:
