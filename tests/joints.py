@@ -68,6 +68,36 @@ for epoch in range(3):
 """
 
 JOINED = {
+    "a step in a function, whose numbers are kept by name": """
+def train_step(model, data, last):
+    x, y = data
+    out = model(x)
+    loss = F.cross_entropy(out, y) + out.std(0).mean()
+    numbers = {"loss": loss.item() / 2, "spread": out.std().item() / 2}
+    (loss / 2).backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+    return numbers
+
+
+def train(model, batches, epoch):
+    sums = {}
+    for i, data in enumerate(batches):
+        if (i + 1) % 2 == 0:
+            numbers = train_step(model, data, True)
+        else:
+            numbers = train_step(model, data, False)
+        for name in numbers:
+            sums[name] = sums.get(name, 0) + numbers[name]
+        if (i + 1) % 2 == 0:
+            print(epoch, " ".join([f"{name}: {value:.6f}" for name, value in sums.items()]))
+            sums = {}
+
+
+for epoch in range(2):
+    train(net, loader, epoch)
+""",
     "boxes of each sample, with its number": """
 class Boxes(Dataset):
     def __len__(self):

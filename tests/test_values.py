@@ -2030,3 +2030,95 @@ def test_rounds_are_numbered_alike_where_a_bar_has_a_name(lab: Lab, tmp_path: Pa
     before = lab.run(tmp_path / "before.py", recorded=False, folder=tmp_path).ok()
     after = lab.run(tmp_path / "after" / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
     assert after.printed == before.printed
+
+
+ON_ONE = {
+    "a move behind a wrap that an option chooses": {"train.py": """\
+import sys
+import torch
+from torch import nn, optim
+from torch.utils.data import DataLoader
+
+
+class Solver:
+    def __init__(self, several, device):
+        self.device = torch.device(device)
+        self.net = nn.Linear(4, 4)
+        if several and torch.cuda.device_count() > 1:
+            self.net = nn.DataParallel(self.net)
+        self.net.to(self.device)
+        self.optimizer = optim.SGD(self.net.parameters(), 0.1)
+
+    def train(self, loader):
+        for x in loader:
+            loss = self.net(x.to(self.device)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        print("read on", next(self.net.parameters()).device)
+
+
+if __name__ == "__main__":
+    Solver(False, "meta").train(DataLoader([torch.ones(4)] * 4, batch_size=2))
+"""},
+    "a helper that a function calls which nothing runs": {
+        "helper.py": "def moved(batch, model):\n    return [it.to(model.where) for it in batch]\n\n\n"
+        "def unused(batch, model):\n    return moved(batch, model)\n",
+        "train.py": """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from helper import moved
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    @property
+    def where(self):
+        return next(self.parameters()).device
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def main():
+    several = torch.cuda.device_count()
+    model = Net().to("cuda" if several else "cpu")
+    if several > 1:
+        model = nn.DataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in DataLoader(torch.ones(8, 4), batch_size=4, shuffle=True):
+        (x,) = moved([batch], model)
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    print("read on", model.where)
+
+
+if __name__ == "__main__":
+    main()
+""",
+    },
+}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a machine without a GPU")
+@pytest.mark.parametrize("name", ON_ONE)
+def test_in_one_process_models_stay_where_the_original_has_them(name: str, lab: Lab, tmp_path: Path) -> None:
+    converted(tmp_path, ON_ONE[name])
+    ran = lab.run(tmp_path / "train.py", processes=1, recorded=False, folder=tmp_path).ok()
+    assert ran.printed == f"read on {'meta' if name.startswith('a move') else 'cpu'}\n"
+
+
+def test_what_a_helper_asks_a_wrapped_model_for_is_asked_of_the_model(lab: Lab, tmp_path: Path) -> None:
+    """Also where a function calls it that nothing runs, with what is not known."""
+    program = {
+        name: text.replace('"cuda" if several else "cpu"', '"cpu"')
+        for name, text in [*ON_ONE.values()][1].items()
+    }
+    converted(tmp_path, program)
+    run = lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+    assert run.printed == "read on cpu\n"

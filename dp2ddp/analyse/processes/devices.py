@@ -733,25 +733,39 @@ def _is_told(context: Context, use: ast.expr) -> bool:
     return _tells(context, statement)
 
 
-def _asking_for_any(context: Context, count: ast.Call) -> Iterator[ast.Compare]:
+def _asking_for_any(context: Context, count: ast.Call) -> Iterator[ast.expr]:
     """Where a name for the number of GPUs chooses the GPU or the CPU: ``"cuda" if n_gpu > 0 else "cpu"``.
 
     There is a rank where there is no GPU, too.
     """
     program = context.program
     for use in (use for name in _names_of(context, count) for use in _uses(context, name)):
+        inside: ast.expr = use
         match program.parent(use):
-            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]) as test if (
-                left is use
-            ):
-                around: ast.AST | None = program.parent(test)
-                while isinstance(around, ast.BoolOp):
-                    around = program.parent(around)
-                chooses = isinstance(around, ast.IfExp) and any(
-                    map(is_cuda_string, (around.body, around.orelse))
-                )
-                if chooses and program.file(test) is program.file(count):
-                    yield test
+            case ast.Compare(
+                left=left, ops=[ast.Gt() | ast.NotEq()], comparators=[ast.Constant(value=0)]
+            ) as test:
+                inside = test if left is use else use
+            case ast.Compare(left=left, ops=[ast.GtE()], comparators=[ast.Constant(value=1)]) as test:
+                inside = test if left is use else use
+        part, around = inside, program.parent(inside)
+        while isinstance(around, ast.BoolOp):
+            part, around = around, program.parent(around)
+        if (
+            isinstance(around, ast.If | ast.IfExp)
+            and part is around.test
+            and program.file(use) is program.file(count)
+        ):
+            branches = [around.body] if isinstance(around, ast.IfExp) else around.body
+            if any(_is_cuda_s(it) for branch in branches for it in ast.walk(branch)):
+                yield inside
+
+
+def _is_cuda_s(node: ast.AST) -> bool:
+    """Whether something only goes where there is a GPU: ``"cuda"``, ``model.cuda()``."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "cuda"
+    return isinstance(node, ast.expr) and is_cuda_string(node)
 
 
 def _only_tells(context: Context, test: ast.expr) -> bool:

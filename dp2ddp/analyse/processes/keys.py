@@ -111,6 +111,9 @@ class _Origins:
         self.context = context
         self.program = context.program
         self.ends = ends
+        self._next: dict[int, tuple[bool, list[ast.expr]]] = (
+            {}
+        )  # whether it is an end, else what it is made of
 
     def of(self, node: ast.expr) -> list[ast.expr]:
         """What an expression is taken from."""
@@ -122,11 +125,19 @@ class _Origins:
             if id(it) in seen:
                 continue
             seen.add(id(it))
-            if isinstance(it, STATES) and self.ends(self.context, it) and not self._is_key(it, set()):
+            if id(it) not in self._next:
+                self._next[id(it)] = self._step(it)
+            is_end, behind = self._next[id(it)]
+            if is_end:
                 found[id(it)] = it
             else:
-                waiting += self._behind(it)
+                waiting += behind
         return list(found.values())
+
+    def _step(self, node: ast.expr) -> tuple[bool, list[ast.expr]]:
+        if isinstance(node, STATES) and self.ends(self.context, node) and not self._is_key(node, set()):
+            return True, []
+        return False, [*self._behind(node)]
 
     def _is_key(self, node: ast.expr, seen: set[int]) -> bool:
         """Whether an expression is what a loop hands out, or a part of that, and nothing that has keys itself."""

@@ -108,7 +108,8 @@ def find(
 
 def _within(outer: BatchLoop, loops: Iterable[BatchLoop]) -> frozenset[int]:
     """What some loops run that stand in the rounds of another one."""
-    return frozenset[int]().union(*(it.runs for it in loops if id(it.node) in outer.runs))
+    inner = (it for it in loops if id(it.node) in outer.runs and id(outer.node) not in it.runs)
+    return frozenset[int]().union(*(it.runs for it in inner))
 
 
 def _joins_with_gradients(

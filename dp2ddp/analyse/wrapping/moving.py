@@ -82,11 +82,10 @@ def device_before(
         return here if named else program.anchor(device)
 
     later = list(moves_after(context, statement, condition.at if goes and condition is not None else None))
+    if kept and later and outer.last is None:
+        return None, ()  # one within the option's branch is made there; one behind it, of the wrapped model
     if kept:
-        inside = [move for move in later if program.parent(move) is program.parent(statement)]
-        later = [move for move in later if move not in inside]
-        if inside and outer.last is None:
-            return None, tuple(map(program.anchor, later))
+        later = []
     removed = tuple(map(program.anchor, later))
     if outer.last is not None:
         return written(outer.last), removed

@@ -126,12 +126,12 @@ def lacking(context: Context, perhaps: set[int]) -> Iterator[Lacking]:
 
 
 def _is_known(context: Context, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
-    """Whether all that an expression may be is known: of a parameter, what every call gives it."""
+    """Whether all that an expression may be is known: of a parameter, what every call gives it that may be run."""
     program = context.program
     if node in seen:
         return True
     parameters = [it for it in program.definitions(node) if isinstance(it, ast.arg)]
-    given = [it for parameter in parameters for it in program.given(parameter)]
+    given = [it for one in parameters for it in program.given(one) if context.runs_in_training(it)]
     sources = [*given, *assigned(context, node)] if isinstance(node, ast.Name | ast.Attribute) else []
     return bool(program.values(node)) and all(_is_known(context, it, seen | {node}) for it in sources)
 
