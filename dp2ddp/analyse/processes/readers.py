@@ -11,10 +11,11 @@ from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.files import SAVES
 from dp2ddp.analyse.api.layers import FILLS_STATE
 from dp2ddp.analyse.api.parallel import WRAP
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import checkpoints, paths
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import Func
 from dp2ddp.facts import NO_TIER, Obstacle, Problem, StateDict
 from dp2ddp.plan import Anchor
@@ -40,8 +41,11 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
     beside = {path: file for path, file in found.items() if _folder(project, path, saving | pickling)}
     if not beside:
         return
-    files = replace(project, files={**project.files, **beside})
-    context = Context(wrappers.linked(files, (*beside.values(), *shared.values())))
+    linked, key = _linked(training.program), frozenset((*beside, *shared))
+    if key not in linked:
+        files = replace(project, files={**project.files, **beside})
+        linked[key] = Context(wrappers.linked(files, (*beside.values(), *shared.values())))
+    context = linked[key]
     yield from _unwrapping(project, context, pickling)
     first: dict[Path, tuple[Anchor, str]] = {}
     passing_over: set[Path] = set()
@@ -69,6 +73,12 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
             help = f"if it loads those, {help}"
         problem = Problem(message, help, NO_TIER, works=True)
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
+
+
+@once
+def _linked(_: Program) -> dict[frozenset[Path], Context]:
+    """The files beside a program that have been linked, by their paths: it is analysed several times."""
+    return {}
 
 
 def _code(context: Context, place: Anchor) -> str:
