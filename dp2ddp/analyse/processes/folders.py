@@ -90,6 +90,7 @@ def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
     return []
 
 
+@once
 def with_folders(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """A path and the folders that it is in, as they are spelled."""
     same = paths.spelled(context, node) | _text_folders(node)

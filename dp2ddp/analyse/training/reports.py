@@ -168,7 +168,7 @@ class _Finder:
         reports = [it.node for it in self.program.calls if self._reporters.has(it.node)]
         for statement in kept.candidates(self.context, self.values, nodes, reports):
             found = kept.rows(self.context, self.values, statement)
-            if any(
+            if not found or any(
                 self.values.of(it.node) in AVERAGED
                 and (not self.tensors.is_tensor(it.node) or self.values.is_mixed(it.node))
                 for it in found
@@ -183,7 +183,7 @@ class _Finder:
                 self.values.combined[id(it.node)] = Combined(kind, it.node, average=average, before=it.before)
                 self.values.whole.add(id(it.node))
             self.values.forget()
-            if found and not kept.is_settled(self.values, statement):
+            if not kept.is_settled(self.values, statement):
                 self.values.combined, self.values.whole = combined, whole
                 self.values.forget()
 
