@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.autograd import Variable
 
-from . import debug, graph, parts
+from . import debug, graph, parts, torchmetrics_apart
 from .parameter_hooks import Putting
 
 _Gradients = dict[torch.nn.Parameter, torch.Tensor | None]
@@ -118,6 +118,7 @@ class Passes:
         with _preparing:
             current = self.current()
             if current is None:
+                torchmetrics_apart.begin()  # it may be imported by now
                 self._hooks.forget()
                 self._hooks.take(self._trained)
                 current = _Pass(self)

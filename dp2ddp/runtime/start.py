@@ -37,6 +37,7 @@ from . import (
     rendezvous,
     seeds,
     teardown,
+    torchmetrics_apart,
 )
 from . import devices as devices_
 from .messages import say
@@ -211,6 +212,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
         fetching.begin()
         downloads.begin()
         overlaps.begin()
+        torchmetrics_apart.begin()
 
 
 def _join(store: dist.Store, wanted: Options, what: str) -> None:

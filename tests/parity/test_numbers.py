@@ -60,6 +60,20 @@ STEP = """\
 """
 LOOP = "    for i, (inputs, targets) in enumerate(loader):\n"
 CASES = {
+    "metrics of torchmetrics": "from torchmetrics import SumMetric\n\nright, seen = SumMetric(), SumMetric()\nfor epoch in range(2):\n"
+    + LOOP
+    + STEP
+    + """\
+        right.update((outputs.argmax(1) == targets).sum())
+    model.eval()
+    with torch.no_grad():
+        for i, (inputs, targets) in enumerate(others):
+            seen.update((model(inputs.cuda()).argmax(1) == targets.cuda()).sum())
+    model.train()
+    print("%d %d" % (right.compute(), seen.compute()))
+    right.reset()
+    seen.reset()
+""",
     "a model that is wrapped twice": "model = nn.DataParallel(model)\nfor epoch in range(2):\n"
     + LOOP
     + STEP

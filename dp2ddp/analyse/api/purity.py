@@ -118,7 +118,8 @@ UNTRAINED = (
 )
 # Where a program's own tensors may not come from: these are torch's, Python's, or settings.
 NO_TENSORS_OF_OTHERS = ("torch.", "builtins.", *OPTIONS)
-# Packages whose objects keep nothing of what they are given, or share it between the processes by themselves.
+# Packages whose objects keep nothing of what they are given, or share it between the processes by themselves. Those of
+# torchmetrics keep it for each rank: the runtime has them stay as they are in one process.
 KEEPS_NOTHING = (
     *(
         "builtins.",
@@ -128,7 +129,6 @@ KEEPS_NOTHING = (
         "tqdm.",
         "logging.",
         "dp2ddp.",
-        "torchmetrics.",
         "ignite.",
     ),
     *("collections.", "apex.", "random.", "math.", "copy.", "gc.", "time.", "os.", "sys.", "warnings."),
