@@ -1,14 +1,16 @@
 """Hooks of a wrapped model's parameters get the averaged gradient, as those of nn.DataParallel get the replicas' sum.
 
 Autograd calls a parameter's hook (``parameter.register_hook(clip)``) with what this rank computed of its local batch,
-before the ranks average. So in a backward pass that is synchronised, a hook is put off until it has ended: it gets
-what the pass has added to ``.grad``, averaged, and what it returns takes the place of that.
+before the ranks average, and not at all where its own samples did not reach the parameter. So in a backward pass that
+is synchronised, hooks are put off until it has ended: on every rank, each gets what the pass has added to ``.grad``,
+averaged, and what it returns takes the place of that.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,8 +18,24 @@ import torch
 Hook = Callable[[torch.Tensor], "torch.Tensor | None"]
 
 
+@dataclass
+class _Task:
+    """One run of autograd's engine, in which wrapped models have backward passes.
+
+    Args:
+        before: the gradients of earlier passes, of all parameters that have hooks.
+        running: whose passes have not ended yet: models may share parameters.
+    """
+
+    before: dict[torch.nn.Parameter, torch.Tensor | None] = field(default_factory=dict)
+    running: list[Putting] = field(default_factory=list)
+
+
+_tasks: dict[int, _Task] = {}
+
+
 class Putting:
-    """Puts the hooks of some parameters off.
+    """Puts the hooks of one model's parameters off.
 
     Args:
         waits: a method, called within a backward pass: whether that will be synchronised. Its object is not kept alive.
@@ -25,56 +43,82 @@ class Putting:
 
     def __init__(self, waits: Callable[[], bool]) -> None:
         self._waits = weakref.WeakMethod(waits)
-        self._before: dict[torch.nn.Parameter, torch.Tensor | None] = {}  # the gradients of earlier passes
+        self._is_local = False  # whether gradients hold what no pass has averaged
 
-    def take(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Take the hooks that parameters have by now; each handle still removes its own."""
-        for parameter in parameters:
-            for key, hook in (parameter._backward_hooks or {}).items():
+    def take(self, parameters: Iterable[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
+        """Take the hooks that parameters have by now, whose handles still remove them; return those that have some."""
+        hooked = [it for it in parameters if it._backward_hooks]
+        for parameter in hooked:
+            hooks = parameter._backward_hooks
+            for key, hook in hooks.items():
                 if not isinstance(hook, _PutOff):
-                    parameter._backward_hooks[key] = _PutOff(hook, self, parameter)
+                    hooks[key] = hook = _PutOff(hook)
+                hook.by.add(self)
+        return hooked
 
-    def wait(self, parameter: torch.nn.Parameter) -> bool:
+    def begin(self, task: int, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Note a pass that begins, in a run of autograd's engine."""
+        for failed in [key for key, it in _tasks.items() if self in it.running]:
+            self.leave(failed, False)
+        hooked = self.take(parameters)
+        if not hooked:
+            return
+        noted = _tasks.setdefault(task, _Task())
+        noted.running.append(self)
+        for it in hooked:
+            before = None if it.grad is None or self._is_local else it.grad.detach().clone()
+            noted.before.setdefault(it, before)
+
+    def waits(self) -> bool:
         """Whether a hook that is called now waits for the end of the pass."""
         waits = self._waits()
-        if waits is None or not waits():
-            return False
-        if parameter not in self._before:
-            self._before[parameter] = None if parameter.grad is None else parameter.grad.detach().clone()
-        return True
+        return waits is not None and waits()
 
-    def forget(self) -> None:
-        """Forget a pass that has begun and failed."""
-        self._before.clear()
+    def leave(self, task: int, is_local: bool) -> None:
+        """Note that a pass has failed, or ended without an average; ``is_local``: and added to gradients."""
+        noted = _tasks.get(task)
+        self._is_local |= is_local
+        if noted is not None and self in noted.running:
+            noted.running.remove(self)
+            if not noted.running:
+                del _tasks[task]
 
-    @torch.no_grad()
-    def call(self) -> None:
-        """Call the hooks that have waited, now that the gradients are averaged."""
-        waited, self._before = self._before, {}
-        for parameter, before in waited.items():
-            gradient = parameter.grad if before is None else parameter.grad - before
-            for hook in list((parameter._backward_hooks or {}).values()):
-                if isinstance(hook, _PutOff):
-                    returned = hook.hook(gradient)
-                    gradient = gradient if returned is None else returned
-            whole = gradient if before is None else before + gradient
-            if whole is not parameter.grad:
-                _put(parameter, whole)
+    def end(self, task: int) -> None:
+        """Call the hooks, when the last pass of the run is averaged."""
+        noted = _tasks.get(task)
+        self._is_local = False
+        if noted is not None and self in noted.running:
+            noted.running.remove(self)
+            if not noted.running:
+                del _tasks[task]
+                _call(noted.before)
 
 
 class _PutOff:
-    """A hook in the place that it had."""
+    """A hook in the place that it had; ``by``: for which models."""
 
-    def __init__(self, hook: Hook, putting: Putting, parameter: torch.nn.Parameter) -> None:
+    def __init__(self, hook: Hook) -> None:
         self.hook = hook
-        self._putting = weakref.ref(putting)
-        self._parameter = weakref.ref(parameter)
+        self.by: weakref.WeakSet[Putting] = weakref.WeakSet()
 
     def __call__(self, gradient: torch.Tensor) -> Any:
-        putting, parameter = self._putting(), self._parameter()
-        if putting is None or parameter is None or not putting.wait(parameter):
-            return self.hook(gradient)
-        return None
+        return None if any([it.waits() for it in self.by]) else self.hook(gradient)
+
+
+@torch.no_grad()
+def _call(gradients: dict[torch.nn.Parameter, torch.Tensor | None]) -> None:
+    """Call the hooks of parameters, given the gradients that these had before."""
+    for parameter, before in gradients.items():
+        if parameter.grad is None or not parameter.requires_grad:
+            continue
+        gradient = parameter.grad if before is None else parameter.grad - before
+        for hook in list((parameter._backward_hooks or {}).values()):
+            if isinstance(hook, _PutOff):
+                returned = hook.hook(gradient)
+                gradient = gradient if returned is None else returned
+        whole = gradient if before is None else before + gradient
+        if whole is not parameter.grad:
+            _put(parameter, whole)
 
 
 def _put(parameter: torch.nn.Parameter, gradient: torch.Tensor) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -65,6 +66,7 @@ class Passes:
         self._running = False
         self._awaited.clear()
         self._trained, self._sparse = list(trained), list(sparse)
+        self._hooks.take(self._trained)
         self.indices = {id(parameter): index for index, parameter in enumerate(trained)}
         reducer = self._wrapper().reducer
         reducer._remove_autograd_hooks()
@@ -119,9 +121,9 @@ class Passes:
             current = self.current()
             if current is None:
                 torchmetrics_apart.begin()  # it may be imported by now
-                self._hooks.forget()
-                self._hooks.take(self._trained)
                 current = _Pass(self)
+                if graph.is_accumulating():
+                    self._hooks.begin(current.task, self._trained)
                 awaited = self._awaited
                 self.current = weakref.ref(current, lambda _: awaited.clear())
                 Variable._execution_engine.queue_callback(current)
@@ -198,6 +200,8 @@ class Passes:
                 self.expected = self._running = False
                 if at_end := wrapper._watch.passed():  # when the reducer has ended, too
                     Variable._execution_engine.queue_callback(at_end)
+            else:
+                self._hooks.leave(current.task, current.is_prepared)
         finally:
             self.current = _none
             self._awaited.clear()
@@ -224,14 +228,15 @@ class Passes:
             self._tell[0](index)
         # what follows comes after the reducer's own end, which it has queued now
         if not own:
-            Variable._execution_engine.queue_callback(self._hooks.call)
+            Variable._execution_engine.queue_callback(partial(self._hooks.end, current.task))
         if own:
-            Variable._execution_engine.queue_callback(lambda: self._average_again(reducer, own, frozen))
+            again = partial(self._average_again, current.task, reducer, own, frozen)
+            Variable._execution_engine.queue_callback(again)
         elif frozen:
             Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
         return missing
 
-    def _average_again(self, reducer: Any, own: _Gradients, frozen: _Gradients) -> None:
+    def _average_again(self, task: int, reducer: Any, own: _Gradients, frozen: _Gradients) -> None:
         """Average this rank's ``own`` gradients, in a pass in which some came too late for the first average."""
         for parameter, gradient in own.items():
             if gradient is None or gradient.is_sparse:
@@ -242,7 +247,7 @@ class Passes:
         reducer.prepare_for_backward([])
         for index in self.indices.values():
             self._tell[0](index)
-        Variable._execution_engine.queue_callback(self._hooks.call)
+        Variable._execution_engine.queue_callback(partial(self._hooks.end, task))
         if frozen:
             Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
 

@@ -29,6 +29,6 @@ class StandsForModel(torch.nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             module = self.__dict__.get("_modules", {}).get("module")
-            if module is None or ranks.get_world_size() > 1:
+            if module is None or name.startswith("__") or ranks.get_world_size() > 1:
                 raise
             return getattr(module, name)

@@ -422,6 +422,46 @@ for wrap in (ddp.DistributedDataParallel, ddp.DataParallel):
         x, y = draw(4, 0)
         (found,) = torch.autograd.grad(F.cross_entropy(model.module(x), y), [model.module.a.bias])
         assert found.abs().max() <= 0.01 and all(map(torch.equal, kept, [it.grad for it in model.module.a.parameters()]))
+    # a parameter that no rank reaches, and one that some do: hooks are called on all
+    class Chosen(Net):
+        def forward(self, x):
+            h = self.a(x)
+            return self.b((h * self.scale if x[0, 0] > 0 else h).tanh())
+    torch.manual_seed(0)
+    start = Chosen()
+    start.scale = nn.Parameter(torch.ones(6) * 2)
+    reference = Emulated(start, device_ids=list(range(world)))
+    model = wrap(copy.deepcopy(start))
+    for it in (reference.module, model.module):
+        for parameter in it.parameters():
+            parameter.register_hook(lambda grad, parameter=parameter: grad.clamp(-0.01, 0.01) + 0.1 * parameter.detach())
+    x, y = draw(4 * world, 7)
+    x[:4, 0], x[4:, 0] = -1, 1
+    for it in (reference, model):
+        cut = it is model and wrap is ddp.DistributedDataParallel
+        mine = slice(4 * rank, 4 * rank + 4) if cut else slice(None)
+        F.cross_entropy(it(x[mine]), y[mine]).backward()
+    alike("chosen", reference.module, model.module)
+    if wrap is ddp.DistributedDataParallel:  # wrapped anew; and two models with a part in common
+        del model
+        net = Net()
+        for parameter in net.parameters():
+            parameter.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+        twin = copy.deepcopy(net)
+        for parameter in twin.parameters():
+            parameter.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+        model = wrap(net)
+        model = wrap(net)
+        both = wrap(nn.Sequential(net.a, nn.Tanh(), nn.Linear(6, 3)))
+        pair_of = nn.Sequential(twin.a, nn.Tanh(), copy.deepcopy(both.module[2]))
+        for step in range(2):
+            x, y = draw(4 * world, 8 + step)
+            mine = slice(4 * rank, 4 * rank + 4)
+            (F.cross_entropy(model(x[mine]), y[mine]) + F.cross_entropy(both(x[mine]), y[mine])).backward()
+            (F.cross_entropy(twin(x), y) + F.cross_entropy(pair_of(x), y)).backward()
+            alike(("both", step), twin, net)
+            for it in (model, both, twin, pair_of):
+                it.zero_grad()
 ddp.print("done")
 """
 
