@@ -1104,6 +1104,26 @@ for epoch in range(2):
 """Sharded by a joint: each is trained to the same numbers, on two ranks and on three."""
 
 APART = {
+    "a forward behind what it writes": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, x):
+        self.scale.mul_(0.9)
+        return self.layer(x)
+
+
+net = nn.DataParallel(Net())
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = net.module.scale * 0.1 + (net(x)[:, 0] - y).abs().median()
+        STEP
+        print(epoch, loss.item())
+""",
     "a training loop inside of another one's rounds": """
 critic = nn.DataParallel(nn.Linear(3, 1))
 steps = optim.SGD(critic.parameters(), lr=0.1)

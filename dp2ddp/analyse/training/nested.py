@@ -49,7 +49,7 @@ def _may_come_before(context: Context, call: ast.Call, earlier: Container[ast.AS
             around, (*COMPREHENSIONS, ast.Lambda, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.JoinedStr)
         ):
             return False
-        if any(_does_something(it, earlier) for it in _before(around, inside)):
+        if any(_does_something(context, it, earlier) for it in _before(around, inside)):
             return False
         if around is statement:
             return True
@@ -66,12 +66,14 @@ def _before(around: ast.AST, inside: ast.AST) -> Iterator[ast.AST]:
         yield part
 
 
-def _does_something(node: ast.AST, earlier: Container[ast.AST]) -> bool:
-    """Whether evaluating something may do more than to look names up."""
+def _does_something(context: Context, node: ast.AST, earlier: Container[ast.AST]) -> bool:
+    """Whether evaluating something may do more than to look names up, or looks at what a forward may write."""
     if node in earlier:
         return False
+    if isinstance(node, ast.Attribute) and context.is_wrapped(context.program.values(node.value)):
+        return True
     return isinstance(node, ast.Call | ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) or any(
-        _does_something(it, earlier) for it in ast.iter_child_nodes(node)
+        _does_something(context, it, earlier) for it in ast.iter_child_nodes(node)
     )
 
 
