@@ -598,7 +598,7 @@ def told_by(function: str, what: str) -> str:
 def _without_sum(number: Number, told: str | None) -> Number:
     what = number.what
     told = told_by("mean", what) if told is None else told
-    message = f"`{what}` could {'hold' * number.kept or 'be'} rank 0's{' values' * number.kept} only"
+    message = f"`{what}` could {'hold' if number.kept else 'cover'} rank 0's local batch only"
     holds = Assumption(number.at, f"`{what}` is equal on all ranks, or rank 0's value is good enough")
     help = told.replace("{ddp}", number.ddp)
     problem = Problem(f"{SUPPOSED}{message}", help, SHARDED_ONLY, assumes=(holds,))

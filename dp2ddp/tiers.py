@@ -20,7 +20,7 @@ NEEDED = f"{DONE}: it needs the whole batch"
 """What is said to do where nothing is, of what is known to need the whole batch."""
 DOUBTS = {
     "may differ across": "equal on all ranks",
-    " could be rank 0's ": "rank 0's will do",
+    " could cover rank 0's ": "rank 0's will do",
     " could hold rank 0's ": "rank 0's will do",
     " may not be a mean": "it's a mean",
     " may not be linear": "it is linear",

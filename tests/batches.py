@@ -654,7 +654,7 @@ CASES = {
 CASES |= {
     f"places, {name}": Case(
         looped(STEP + f"{HITS}        {kept}\n", PLACED, "print(kept, table, seen)\n"),
-        ("rank 0's only", "control flow depends") if name in WHOLE_PLACES else "",
+        ("rank 0's local batch only", "control flow depends") if name in WHOLE_PLACES else "",
     )
     for name, kept in PLACES.items()
 }
@@ -673,7 +673,8 @@ CASES |= {
 }
 CASES |= {
     f"an attribute, {name}, shown": Case(
-        looped(STEP + f"        {given}\n        print('%.9f' % it.bad)\n", NAMESPACE), "rank 0's only"
+        looped(STEP + f"        {given}\n        print('%.9f' % it.bad)\n", NAMESPACE),
+        "rank 0's local batch only",
     )
     for name, given in SETS_BY_NAME.items()
 }

@@ -261,7 +261,8 @@ def test_nothing_is_agreed_on_that_steers_nothing(name: str) -> None:
 
 def test_with_whole_batches_all_have_the_same_outputs() -> None:
     text = START.replace(
-        "loss = criterion(model(inputs.cuda()), targets.cuda())", "loss = model(inputs.cuda()).norm()"
+        "loss = criterion(model(inputs.cuda()), targets.cuda())",
+        "loss = (model(inputs.cuda()) if epoch else model(inputs.cuda())).norm()",
     )
     conversion = convert(Project.of({PATH: text + COUNTED}))
     assert [script.tier for script in conversion.scripts] == [Tier.WHOLE_BATCH.value]

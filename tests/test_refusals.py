@@ -64,14 +64,14 @@ REFUSED = {
     ),
     "gradients cut off before they are averaged": (
         WRAP,
-        WRAP + "\nfor p in model.parameters():\n    p.register_hook(lambda grad: grad.clamp(-1, 1))",
+        WRAP + "\nfor p in [model.module.weight * 2]:\n    p.register_hook(lambda grad: grad.clamp(-1, 1))",
         "DDP503",
         11,
         "may not be linear",
     ),
     "gradients changed by what another function hands out": (
         WRAP,
-        WRAP + "\nlimits = [torch.ones(2, 8)]\nmodel.module.weight.register_hook(limits.__getitem__)",
+        WRAP + "\nlimits = [torch.ones(2, 8)]\n(model.module.weight * 2).register_hook(limits.__getitem__)",
         "DDP503",
         11,
         "may not be linear",
@@ -79,7 +79,7 @@ REFUSED = {
     "a gradient in proportion to itself": (
         WRAP,
         "def hook(grad):\n    scale = grad.norm()\n    return grad / scale\n\n\n"
-        "model.weight.register_hook(hook)\n" + WRAP,
+        "(model.weight * 2).register_hook(hook)\n" + WRAP,
         "DDP503",
         14,
         "may not be linear",

@@ -223,13 +223,13 @@ def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
     before = "from elsewhere import count\n"
     (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name="seen")))
     assert finding == (
-        "16: not sharded (exact, less speedup): if sharded, `seen` could be rank 0's only; "
+        "16: not sharded (exact, less speedup): if sharded, `seen` could cover rank 0's local batch only; "
         "to shard: use `ddp.mean(seen)`, or --sharded if rank 0's will do"
     )
     long = "accuracy_of_first_one"
     (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name=long)))
     assert finding == (
-        f"16: not sharded (exact, less speedup): if sharded, `{long}` could be rank 0's only; "
+        f"16: not sharded (exact, less speedup): if sharded, `{long}` could cover rank 0's local batch only; "
         f"to shard: use `ddp.mean({long})`"
     )
 
@@ -275,7 +275,7 @@ def test_a_number_of_one_rank_is_told_the_one_way_that_fits_it(lines: str, told:
     loss = "    criterion(outputs, targets.cuda()).backward()\n" + indent(lines, "    ")
     before = "from elsewhere import count, rank\n\ndef ratio(x, y):\n    return x, x / y\n"
     (finding,) = said(PROGRAM.format(before=before, loss=loss))
-    assert f"if sharded, `seen` could be rank 0's only; to shard: {told}" in finding
+    assert f"if sharded, `seen` could cover rank 0's local batch only; to shard: {told}" in finding
 
 
 def test_a_sum_and_a_size_in_a_loss_are_called_so() -> None:
@@ -433,7 +433,9 @@ def test_a_meter_is_told_which_numbers_it_is_to_be_given(given: str, told: str) 
         "    def update(self, given):\n        self.avg = note(self.avg, given)\n\n\nlosses = Meter()\n"
     )
     found = said(PROGRAM.format(before=before, loss=loss))
-    assert any(f"`losses` could hold rank 0's values only; to shard: give it {told}" in it for it in found)
+    assert any(
+        f"`losses` could hold rank 0's local batch only; to shard: give it {told}" in it for it in found
+    )
 
 
 def test_a_loss_that_is_made_of_shares_is_told_to_be_a_mean() -> None:
