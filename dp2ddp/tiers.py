@@ -27,7 +27,7 @@ DOUBTS = {
     " may not have one row": "it has one row per sample",
     "can't tell if all of ": "it is",
     "can't tell if ": "it is",
-    " may draw ": "it draws nothing for single samples",
+    " may draw ": "equal draws on all ranks will do",
     " may store ": "training uses nothing of that",
     " may pad ": "padding changes no result",
     " may select samples": "it selects none",

@@ -1204,7 +1204,7 @@ def test_a_model_that_is_wrapped_under_a_condition_is_sharded_where_it_is(name: 
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
     assert "loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True), if_wrapped=True)\n" in after
     (note,) = (it for it in conversion.findings if not it.edits and it.rule == "DDP102")
-    assert "otherwise training runs on one GPU" in note.message
+    assert "otherwise the script runs on one GPU" in note.message
     again = convert(Project.of({PATH: after}))
     assert not again.changes and not again.findings
 

@@ -50,6 +50,6 @@ def check(facts: Facts) -> Iterator[Finding]:
             done = f"replaced by {fact.instead}" if fact.instead else "argument removed"
             yield finding(fact.at, message, done, edits)
         else:
-            advice = f"use {fact.instead}" if fact.instead else "replace it"
+            advice = f"use {fact.instead}" if fact.instead else "remove or replace it"
             severity = Severity.WARNING if fact.fails_at_import else Severity.NOTE
             yield finding(fact.at, f"{message}: the original script fails, too", advice, (), severity)

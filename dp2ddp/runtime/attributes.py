@@ -80,6 +80,7 @@ class Attributes:
             self._places = _places(self._module)
             self._with_buffers = [*filter(replica_buffers.may_be_needed, _parts(self._module))]
             self._mode = mode
+        self._end_recall()
         if not self._with_buffers or ranks.is_main_process() or not torch.is_grad_enabled():
             return self._run(self._places, call, inputs, kwargs)
         with replica_buffers.copied(self._with_buffers) as copies:
@@ -90,7 +91,6 @@ class Attributes:
     ) -> Any:
         if not (copies or places.named or places.whole or places.others):
             return call(*inputs, **kwargs)
-        self._end_recall()
         before = _before(places)
         try:
             output = call(*inputs, **kwargs)

@@ -40,6 +40,7 @@ from . import (
     parts,
     ranks,
     rows,
+    torchmetrics_apart,
     unstarted,
 )
 from .exchange import exchange
@@ -196,6 +197,7 @@ class DataParallel(StandsForModel, torch.nn.DataParallel):
         elif not self._has_come:
             self._has_come = True
             devices.bring(self.module)
+            torchmetrics_apart.begin()
         if self._has_own_steps() and self.device_ids:
             return self._forward_by_steps(inputs, kwargs, alone)
         if alone or evaluation.is_running():

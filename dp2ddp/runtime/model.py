@@ -50,6 +50,7 @@ from . import (
     parts,
     persample,
     ranks,
+    torchmetrics_apart,
     unstarted,
     watch,
     weighing,
@@ -163,6 +164,7 @@ class DistributedDataParallel(StandsForModel, torch_ddp.DistributedDataParallel)
         if self._alone:
             unstarted.report()
             return self._forward_here(*inputs, **kwargs)
+        torchmetrics_apart.begin()  # it may be imported by now
         with self._stream.drawn(self._placed) if self._is_on_part() else nullcontext():
             output = self._attributes.run(self._forward_here, inputs, kwargs)
         persample.note_output(output)

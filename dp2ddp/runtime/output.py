@@ -154,10 +154,11 @@ def _from_error_on(log: Callable[..., None]) -> Callable[..., None]:
     """What loguru's logger says that is at least an error; it has handlers, and numbers for levels, of its own."""
 
     @wraps(log)
-    def said(self: Any, level: Any, *args: Any, **options: Any) -> None:
+    def said(self: Any, level: Any, catches: bool, options: Any, *args: Any) -> None:
         number = self.level(level).no if isinstance(level, str) else level
         if number >= logging.ERROR:
-            log(self, level, *args, **options)
+            exception, depth, *others = options  # this is one function more than the line that logs
+            log(self, level, catches, (exception, depth + 1, *others), *args)
 
     return said
 

@@ -108,7 +108,7 @@ class _PutOff:
 @torch.no_grad()
 def _call(gradients: dict[torch.nn.Parameter, torch.Tensor | None]) -> None:
     """Call the hooks of parameters, given the gradients that these had before."""
-    for parameter, before in gradients.items():
+    for parameter, before in reversed(gradients.items()):  # as backward passes come to them, mostly
         if parameter.grad is None or not parameter.requires_grad:
             continue
         gradient = parameter.grad if before is None else parameter.grad - before

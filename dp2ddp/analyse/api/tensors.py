@@ -26,8 +26,10 @@ ONE_WITHOUT_GRAPH = frozenset({"item", "detach"})
 
 # What hands a tensor on, by its last name: to follow a tensor, where it is known that it is one.
 HANDS_ON = operations.names(Does.HANDS_ON) | {"type", "squeeze"}
-# What hands a number on, or the mean of several, or tells their shape.
-NUMBER_OR_MEAN = WITHOUT_GRAPH | HANDS_ON | {"mean", "nanmean", "size", "dim"}
+# What averages all numbers, by its method and its full name.
+MEANS = frozenset({"mean", "nanmean", "torch.mean", "torch.nanmean"})
+# What hands numbers on, or tells their shape.
+HANDS_NUMBERS_ON = WITHOUT_GRAPH | HANDS_ON | {"size", "dim"}
 # What leaves each row of a tensor where it is, whatever it is given.
 KEEPS_ROWS = HANDS_ON - LEAVES_TORCH - {
     *("data", "expand", "expand_as", "tensor", "new_tensor", "squeeze", "item"),

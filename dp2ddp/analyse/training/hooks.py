@@ -174,6 +174,14 @@ def obstacles(context: Context, beside: bool) -> Iterator[Obstacle]:
         if scopes and method in TENSOR_HOOKS and all(_is_linear(samples, it) for it in scopes):
             continue
         if method in TENSOR_HOOKS and not beside and _are_parameters(context, function.value):  # type: ignore[attr-defined]
+            if scopes and all(_uses_same(samples, it) for it in scopes):
+                continue  # the runtime gives it the average
+            yield context.obstacle(
+                call.node,
+                f"{shown} may use values that differ across ranks, besides the gradient",
+                "give it values that are equal on all ranks: `ddp.mean(…)`, `ddp.batch_loss(…)`",
+                ANY_TIER if any(_uses_samples(samples, it) for it in scopes) else SHARDED_ONLY,
+            )
             continue
         if scopes and method not in PARAMETER_HOOKS and all(_only_looks(it) for it in scopes):
             yield context.obstacle(
@@ -296,6 +304,32 @@ def _is_linear(samples: Forwards, scope: Scope) -> bool:
         return hook.is_linear(scope.node.body)
     *first, last = scope.body
     return all(map(hook.keeps, first)) and isinstance(last, ast.Return) and hook.is_linear(last.value)
+
+
+def _uses_same(samples: Forwards, scope: Scope) -> bool:
+    """Whether all that a function uses beside what it is given is the same on all ranks."""
+    return all(kinds.tensor(samples.of(it), it) in PLAIN for it in _from_outside(samples, scope))
+
+
+def _uses_samples(samples: Forwards, scope: Scope) -> bool:
+    """Whether a function uses something of the samples."""
+    found = (kinds.tensor(samples.of(it), it) for it in _from_outside(samples, scope))
+    return any(isinstance(it, Kind) and it not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN) for it in found)
+
+
+def _from_outside(samples: Forwards, scope: Scope) -> Iterator[ast.expr]:
+    """The names that a function finds outside of itself, with the attributes and entries of them that it asks for."""
+    program = samples.program
+    yield from (it for _, it in scope.signature.defaults)
+    for node in (inner for statement in scope.body for inner in ast.walk(statement)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in scope.names:
+            used: ast.expr = node
+            while (
+                isinstance(around := program.parent(used), ast.Attribute | ast.Subscript)
+                and around.value is used
+            ):
+                used = around
+            yield used
 
 
 class _Hook:

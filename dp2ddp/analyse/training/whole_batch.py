@@ -14,7 +14,9 @@ from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.python import SHOWS_PARTS
 from dp2ddp.analyse.api.tensors import (
-    NUMBER_OR_MEAN,
+    HANDS_NUMBERS_ON,
+    LEAVES_TORCH,
+    MEANS,
     OF_ALL_ROWS,
     ONE_WITHOUT_GRAPH,
     STATISTICS,
@@ -425,23 +427,45 @@ class WholeBatch(Gathering):
         return self.of(node) in AVERAGED or (self.of(node) is Kind.HANDED and self.is_trained(node))
 
     def is_of_replicas(self, node: ast.expr) -> bool:
-        """Whether something is computed of a number that the model has just handed out, other than its mean.
+        """Whether something is computed of numbers that the model has handed out, other than their mean.
 
-        With nn.DataParallel that is a vector of the replicas' numbers: ``correct.sum()``, ``torch.stack(losses)``.
+        With nn.DataParallel they are a vector of the replicas': ``correct.sum()``, ``torch.stack(losses)``.
         """
-        made = self.program.definitions(node) if isinstance(node, ast.Name) else []
-        if self.of(node) is not Kind.OWN or not made or not all(is_output(self.context, it) for it in made):
+        if self.of(node) is not Kind.OWN or not self._is_vector(node):
             return False
-        match self.program.parent(node):
-            case ast.Attribute(attr=method) as asked:
-                called = getattr(self.program.parent(asked), "func", None) is asked
-                return called and method not in NUMBER_OR_MEAN
-            case ast.Call(args=args) as call if node in args:
-                names = self.program.names_of(call)
-                return (
-                    bool(names) and all(it.startswith("torch.") for it in names) and names != {"torch.mean"}
-                )
-        return False
+        inside: ast.AST = node
+        while True:
+            around = self.program.parent(inside)
+            match around:
+                case ast.Attribute(attr=method):
+                    call = self.program.parent(around)
+                    if (
+                        not isinstance(call, ast.Call)
+                        or call.func is not around
+                        or method in MEANS | LEAVES_TORCH
+                    ):
+                        return False
+                    if method not in HANDS_NUMBERS_ON:
+                        return True
+                    inside = call
+                case ast.List() | ast.Tuple():
+                    inside = around
+                case ast.Call() if inside in around.args:
+                    names = self.program.names_of(around)
+                    return bool(names) and all(it.startswith("torch.") for it in names) and not names & MEANS
+                case _:
+                    return False
+
+    def _is_vector(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a number that the model hands out has not been averaged yet, wherever it is from."""
+        if any(isinstance(it, ast.Attribute) and it.attr in MEANS for it in ast.walk(node)) or depth > 4:
+            return False
+        names = [it for it in ast.walk(node) if isinstance(it, ast.Name) and self.of(it) is Kind.OWN]
+        made = [(it, self.program.source(it)) for name in names for it in self.program.definitions(name)]
+        return bool(made) and all(
+            is_output(self.context, it) or (of.plain is not None and self._is_vector(of.plain, depth + 1))
+            for it, of in made
+        )
 
     def peeled(self, node: ast.expr) -> ast.expr:
         """The tensor that a number, or a tensor without graph, is made of."""

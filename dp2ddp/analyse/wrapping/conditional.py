@@ -41,7 +41,9 @@ def _sometimes(condition: str, help: str, cause: Anchor | None = None) -> Proble
     """The model is wrapped under a ``condition`` that stays."""
     twice = condition.startswith("if `not isinstance(") and "DataParallel" in condition
     message = f"the model is wrapped only {condition}: "
-    message += "this prevents wrapping it twice" if twice else "otherwise training runs on one GPU"
+    message += (
+        "this prevents wrapping it twice" if twice else "otherwise the script runs on one GPU, as before"
+    )
     return Unsettled(message, help, SHARDED_ONLY, cause=cause, is_condition=True)
 
 

@@ -136,12 +136,12 @@ def _asked(context: Context, call: ast.Call, depth: int) -> Iterator[ast.expr]:
         )
         if outside:
             yield function.value  # type: ignore[union-attr]
-        else:
-            given = handed(call)
-            yield from (
-                it for it in given if isinstance(it, ast.Name | ast.Attribute) and _is_model(context, it)
-            )
-        return
+            return
+        named = (it for it in handed(call) if isinstance(it, ast.Name | ast.Attribute))
+        models = [it for it in named if _is_model(context, it)]
+        yield from models
+        if models:
+            return
     for index in program.called_scopes(call):
         for part in program.body(program.scopes[index]):
             if isinstance(part, ast.Return | ast.Yield) and part.value is not None:
@@ -181,10 +181,15 @@ def _named(context: Context, name: ast.Name | ast.Attribute, depth: int) -> Iter
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in LIST_ADDS
-            and ast.unparse(node.func.value) == text
+            and text in _ways(node.func.value)
         ):
             for argument in node.args:
                 yield from _owners(context, argument, depth + 1)
+
+
+def _ways(node: ast.expr) -> list[str]:
+    """What an expression may stand for: ``decay`` and ``others`` of ``(decay if p.ndim > 1 else others)``."""
+    return [*_ways(node.body), *_ways(node.orelse)] if isinstance(node, ast.IfExp) else [ast.unparse(node)]
 
 
 def _definitions(context: Context, node: ast.AST) -> list[ast.AST]:

@@ -9,7 +9,7 @@ NUMBERS = {"DEBUG": 10, "INFO": 20, "SUCCESS": 25, "WARNING": 30, "ERROR": 40}
 
 class Logger:
     def __init__(self):
-        self._options = ()
+        self._options = (None, 0)
         self._sinks = [sys.stderr.write]
 
     def add(self, sink):
