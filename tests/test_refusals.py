@@ -69,6 +69,14 @@ REFUSED = {
         11,
         "may not be linear",
     ),
+    "gradients changed by what is of the local batch": (
+        "        loss = criterion",
+        "        handle = model.module.weight.register_hook(lambda grad: grad * targets.float().mean().cuda())\n"
+        "        loss = criterion",
+        "DDP503",
+        16,
+        "may use values that differ across ranks",
+    ),
     "gradients changed by what another function hands out": (
         WRAP,
         WRAP + "\nlimits = [torch.ones(2, 8)]\n(model.module.weight * 2).register_hook(limits.__getitem__)",

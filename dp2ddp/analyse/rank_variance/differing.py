@@ -117,7 +117,7 @@ class _Following:
         cause = self._cause(asked, frame, found)
         unknown = None if cause is None else self._unknown(asked, cause, frame, found)
         differs = "which differs across ranks" if unknown is None else "which may differ across ranks"
-        cure = "decide by a number of all ranks, e.g. `ddp.batch_loss(loss)`, `ddp.batch_sum(len(x))`"
+        cure = "ask a number of all ranks: `ddp.mean(…)`"
         if id(node) in self.work.drawn:
             cure = "draw equally many numbers on all ranks"
         obstacle = self.context.obstacle(

@@ -174,7 +174,7 @@ def obstacles(context: Context, beside: bool) -> Iterator[Obstacle]:
         if scopes and method in TENSOR_HOOKS and all(_is_linear(samples, it) for it in scopes):
             continue
         if method in TENSOR_HOOKS and not beside and _are_parameters(context, function.value):  # type: ignore[attr-defined]
-            if scopes and all(_uses_same(samples, it) for it in scopes):
+            if scopes and all(_only_looks(it) or _uses_same(samples, it) for it in scopes):
                 continue  # the runtime gives it the average
             yield context.obstacle(
                 call.node,
