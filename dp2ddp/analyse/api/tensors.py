@@ -27,7 +27,7 @@ ONE_WITHOUT_GRAPH = frozenset({"item", "detach"})
 # What hands a tensor on, by its last name: to follow a tensor, where it is known that it is one.
 HANDS_ON = operations.names(Does.HANDS_ON) | {"type", "squeeze"}
 # What averages all numbers, by its method and its full name.
-MEANS = frozenset({"mean", "nanmean", "torch.mean", "torch.nanmean"})
+AVERAGING = frozenset({"mean", "nanmean", "torch.mean", "torch.nanmean"})
 # What hands numbers on, or tells their shape.
 HANDS_NUMBERS_ON = WITHOUT_GRAPH | HANDS_ON | {"size", "dim"}
 # What leaves each row of a tensor where it is, whatever it is given.

@@ -14,9 +14,9 @@ from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.python import SHOWS_PARTS
 from dp2ddp.analyse.api.tensors import (
+    AVERAGING,
     HANDS_NUMBERS_ON,
     LEAVES_TORCH,
-    MEANS,
     OF_ALL_ROWS,
     ONE_WITHOUT_GRAPH,
     STATISTICS,
@@ -442,7 +442,7 @@ class WholeBatch(Gathering):
                     if (
                         not isinstance(call, ast.Call)
                         or call.func is not around
-                        or method in MEANS | LEAVES_TORCH
+                        or method in AVERAGING | LEAVES_TORCH
                     ):
                         return False
                     if method not in HANDS_NUMBERS_ON:
@@ -452,13 +452,15 @@ class WholeBatch(Gathering):
                     inside = around
                 case ast.Call() if inside in around.args:
                     names = self.program.names_of(around)
-                    return bool(names) and all(it.startswith("torch.") for it in names) and not names & MEANS
+                    return (
+                        bool(names) and all(it.startswith("torch.") for it in names) and not names & AVERAGING
+                    )
                 case _:
                     return False
 
     def _is_vector(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether a number that the model hands out has not been averaged yet, wherever it is from."""
-        if any(isinstance(it, ast.Attribute) and it.attr in MEANS for it in ast.walk(node)) or depth > 4:
+        if any(isinstance(it, ast.Attribute) and it.attr in AVERAGING for it in ast.walk(node)) or depth > 4:
             return False
         names = [it for it in ast.walk(node) if isinstance(it, ast.Name) and self.of(it) is Kind.OWN]
         made = [(it, self.program.source(it)) for name in names for it in self.program.definitions(name)]
