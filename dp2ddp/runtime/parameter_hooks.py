@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from . import graph
+
 Hook = Callable[[torch.Tensor], "torch.Tensor | None"]
 
 
@@ -57,11 +59,13 @@ class Putting:
         return hooked
 
     def begin(self, task: int, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Note a pass that begins, in a run of autograd's engine."""
+        """Note a pass that begins, in a run of autograd's engine; not of one that adds to no gradients."""
         for failed in [key for key, it in _tasks.items() if self in it.running]:
             self.leave(failed, False)
         hooked = self.take(parameters)
-        if not hooked:
+        if (
+            not hooked or not graph.is_accumulating()
+        ):  # nearly always the first: the second looks at all threads
             return
         noted = _tasks.setdefault(task, _Task())
         noted.running.append(self)

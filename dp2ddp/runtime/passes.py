@@ -122,8 +122,7 @@ class Passes:
             if current is None:
                 torchmetrics_apart.begin()  # it may be imported by now
                 current = _Pass(self)
-                if graph.is_accumulating():
-                    self._hooks.begin(current.task, self._trained)
+                self._hooks.begin(current.task, self._trained)
                 awaited = self._awaited
                 self.current = weakref.ref(current, lambda _: awaited.clear())
                 Variable._execution_engine.queue_callback(current)
@@ -227,14 +226,18 @@ class Passes:
         for index in [*current.untold, *current.awaited.values()]:
             self._tell[0](index)
         # what follows comes after the reducer's own end, which it has queued now
-        if not own:
-            Variable._execution_engine.queue_callback(partial(self._hooks.end, current.task))
         if own:
             again = partial(self._average_again, current.task, reducer, own, frozen)
             Variable._execution_engine.queue_callback(again)
-        elif frozen:
-            Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
+        else:
+            self._queue_end(current.task, frozen)
         return missing
+
+    def _queue_end(self, task: int, frozen: _Gradients) -> None:
+        """Have hooks called, and ``frozen`` gradients put back, when the reducer has ended."""
+        Variable._execution_engine.queue_callback(partial(self._hooks.end, task))
+        if frozen:
+            Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
 
     def _average_again(self, task: int, reducer: Any, own: _Gradients, frozen: _Gradients) -> None:
         """Average this rank's ``own`` gradients, in a pass in which some came too late for the first average."""
@@ -247,9 +250,7 @@ class Passes:
         reducer.prepare_for_backward([])
         for index in self.indices.values():
             self._tell[0](index)
-        Variable._execution_engine.queue_callback(partial(self._hooks.end, task))
-        if frozen:
-            Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
+        self._queue_end(task, frozen)
 
 
 class _Pass:
