@@ -29,7 +29,7 @@ from dp2ddp.analyse.rank_variance.store import (
     any_of,
     key_of,
 )
-from dp2ddp.analyse.training.metrics import Reporters
+from dp2ddp.analyse.training.metrics import reporters_of
 from dp2ddp.analyse.training.reports import Reports
 
 LEAVING = ast.Break | ast.Continue | ast.Return | ast.Raise
@@ -44,7 +44,7 @@ class Statements:
         self.context, self.program = context, context.program
         self.store, self.work, self.expressions = expressions.store, expressions.work, expressions
         self.reported, self.fed = reported, fed
-        self.reporters = Reporters(context)
+        self.reporters = reporters_of(context)
         self.leaving: dict[tuple[int, Frame], ast.AST] = {}
         """What leaves out work in a frame: looked at when all that differs is found."""
 

@@ -17,7 +17,7 @@ from dp2ddp.analyse.api.processes import PRINTS
 from dp2ddp.analyse.api.python import SHOWS_PARTS
 from dp2ddp.analyse.api.randomness import PERMUTATIONS
 from dp2ddp.analyse.api.tensors import ADDS_IN_PLACE, OF_TENSORS
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.definitions import reaching, right_side
 from dp2ddp.analyse.dataflow.forwards import Forwards
@@ -334,7 +334,7 @@ def measured(
     by ``gathers`` is, too.
     """
     program = context.program
-    follow, reporters = _Followed(context, reports), Reporters(context)
+    follow, reporters = _Followed(context, reports), reporters_of(context)
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
         if loop.trains and (isinstance(loop.node, ast.For) or loop.pulls is not None):
@@ -532,6 +532,12 @@ class Reporters:
         """Whether all that such a call does is to make or save pictures."""
         entered = self._program.entered_itself(node)
         return not _is_told(self._context, node) and not entered & self._telling
+
+
+@once
+def reporters_of(context: Context) -> Reporters:
+    """Those of some programs."""
+    return Reporters(context)
 
 
 class _Followed:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.api.tensors import NO_NUMBERS_IN_PLACE
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.training.metrics import Reporters, given_to
+from dp2ddp.analyse.training.metrics import given_to, reporters_of
 from dp2ddp.analyse.training.reports import Reports, added_to
 from dp2ddp.analyse.training.whole_batch import Combined
 from dp2ddp.facts import Effect, Number, told_by
@@ -97,15 +97,14 @@ def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iter
     program = context.program
     first = part[0]
     statement = program.statement(first.node)
-    if guard is None and len(part) == 1:
-        yield _number(context, first)
-    elif not _is_plain(context, first.node, guard):
+    if guard is None and (len(part) == 1 or not _is_plain(context, first.node, guard)):
+        yield from (_number(context, it) for it in part)
+    elif guard is not None and not _is_plain(context, first.node, guard):
         what = ast.unparse(first.node)
-        before = "" if guard is None else f", before the condition in line {guard.at.span.line}"
+        before = f", before the condition in line {guard.at.span.line}"
         told = told_by("mean" if first.kind == "mean" else "sum", what) + before
         left = Number.left(what, told=told, **context.place(statement))
-        left = left.as_picture if _is_pictured(context, first.node) else left
-        yield from (_number(context, it) if guard is None else left for it in part)
+        yield from [left.as_picture if _is_pictured(context, first.node) else left] * len(part)
     else:
         name = _called(context, first)
         before = program.anchor(statement) if guard is None else guard.at
@@ -135,7 +134,7 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
 
 def _is_pictured(context: Context, node: ast.expr) -> bool:
     """Whether something is only given to what makes pictures."""
-    reporters = Reporters(context)
+    reporters = reporters_of(context)
     calls = (it for it in context.program.ancestors(node) if isinstance(it, ast.Call) and reporters.has(it))
     return any(map(reporters.only_pictures, calls))
 
@@ -143,8 +142,7 @@ def _is_pictured(context: Context, node: ast.expr) -> bool:
 def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
     what = ast.unparse(it.node)
-    place |= dict(kind=it.kind, average=it.average, in_loop=it.in_loop)
-    place |= dict(entries=context.lists_are_entries)
+    place |= dict(kind=it.kind, average=it.average, in_loop=it.in_loop, entries=context.lists_are_entries)
     place |= dict(rows=None if it.inner is None else context.program.anchor(it.inner))
     return Number(**place, what=what, **more)  # type: ignore[arg-type]
 

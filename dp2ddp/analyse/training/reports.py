@@ -28,7 +28,7 @@ from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training import kept
 from dp2ddp.analyse.training.gathering import ADDITIVE, compared
 from dp2ddp.analyse.training.loops import BatchLoop
-from dp2ddp.analyse.training.metrics import Reporters, deciding, is_unknown, picked
+from dp2ddp.analyse.training.metrics import deciding, is_unknown, picked, reporters_of
 from dp2ddp.analyse.training.tensors import Tensors
 from dp2ddp.analyse.training.totals import Adding, Totals
 from dp2ddp.analyse.training.whole_batch import UNWEIGHED, Combined, WholeBatch, average_of
@@ -114,7 +114,7 @@ class _Finder:
         self.values = WholeBatch(context, loops, whole, asked)
         self.tensors = Tensors(context, self.values)
         self.adding = Adding(context, self.values, self.tensors, loops)
-        self._reporters = Reporters(context)
+        self._reporters = reporters_of(context)
         self._seen: set[int] = set()
 
     def search(self) -> None:
