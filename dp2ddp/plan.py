@@ -422,6 +422,12 @@ def combined(names: Sequence[str], function: str = "sum") -> str:
     return f"{listed} = {{ddp}}.{function}({given})"
 
 
+def whole_batch(given: str, entries: bool, if_grad: bool = False) -> str:
+    """The template of a call that joins what is given; ``entries``, ``if_grad``: as ``facts.Joint`` has them."""
+    more = ", entries=True" * entries + ", if_grad=True" * if_grad
+    return f"{{ddp}}.whole_batch({given}{more})"
+
+
 @dataclass(frozen=True)
 class Plan:
     """All findings of a run, in the order of files and lines."""

@@ -14,7 +14,17 @@ each other.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Tier
-from dp2ddp.plan import Anchor, Edit, Finding, Insert, Replace, SetArgument, finding, runtime_import
+from dp2ddp.plan import (
+    Anchor,
+    Edit,
+    Finding,
+    Insert,
+    Replace,
+    SetArgument,
+    finding,
+    runtime_import,
+    whole_batch,
+)
 from dp2ddp.tiers import trouble
 
 TIES = False
@@ -105,7 +115,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     for gather in facts.gathers:
         if Tier.SHARDED in facts.tiers(gather):
             holes = {"ddp": gather.ddp, "rows": gather.at}
-            template = _whole_batch("{rows}", gather.entries)
+            template = whole_batch("{rows}", gather.entries)
             rows: Edit = Replace(gather.at, template, holes)
             if gather.keyword or gather.position is not None:
                 rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
@@ -118,7 +128,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             joined = [forwards.get(it, it) for it in joint.names]
             given = f"({', '.join(joined)})" if len(joined) > 1 else joined[0]
             made = [f"{it} = {forward}" for it, forward in forwards.items() if it not in joint.names]
-            made += [f"{names} = {_whole_batch(given, joint.entries, joint.if_grad)}"]
+            made += [f"{names} = {whole_batch(given, joint.entries, joint.if_grad)}"]
             made += [f"{it} = {{ddp}}.batch_sum({it})" for it in joint.counts]
             holes = {"ddp": joint.ddp}
             holes |= {f"forward_{number}": at for number, (_, at) in enumerate(joint.hoisted)}
@@ -127,9 +137,3 @@ def check(facts: Facts) -> Iterator[Finding]:
             edits = runtime_import(joint.path, joint.ddp), insert, *hoists
             what = "what follows the forward needs the whole batch"
             yield finding(joint.at, what, f"`{names}` joined from all ranks", edits)
-
-
-def _whole_batch(given: str, entries: bool, if_grad: bool = False) -> str:
-    """A call that joins what is given; ``entries``, ``if_grad``: as ``Joint`` has them."""
-    more = ", entries=True" * entries + ", if_grad=True" * if_grad
-    return f"{{ddp}}.whole_batch({given}{more})"

@@ -26,6 +26,7 @@ from dp2ddp.plan import (
     combined,
     finding,
     runtime_import,
+    whole_batch,
 )
 from dp2ddp.tiers import plain, trouble
 
@@ -63,7 +64,6 @@ COMBINED = {
     "sum": "{ddp}.sum({number})",
     "batch": "{ddp}.batch_sum({number})",
     "added": "{ddp}.local_sum({number})",
-    "rows": "{ddp}.whole_batch({number})",
 }
 
 
@@ -97,8 +97,8 @@ def _formed(number: Number, facts: Facts) -> str:
             form = "batch"
         elif form == "totals" and _is_full(number, facts):
             return combined(number.names, "batch_sum")
-    if form == "rows" and number.entries:
-        return "{ddp}.whole_batch({number}, entries=True)"
+    if form == "rows":
+        return whole_batch("{number}", number.entries)
     return combined(number.names) if form == "totals" else COMBINED.get(form, "")
 
 
