@@ -166,17 +166,24 @@ def _view(linked: Linked, looks: Looks) -> _View:
     context, batch_loops = apart.plain, apart.batch_loops
     if apart.sites or apart.taken:
         context = own_batches.looked_at_as_loaders(context, [*apart.sites, *apart.taken], apart.sources)
-        batch_loops = loops.batch_loops(context)
-    context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
+        batch_loops = _loops(context)
+    else:
+        context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
     if looks.joining:
         sites = joints.find(context, batch_loops, looks.joining, looks.needless)
         context, batch_loops, sites = _hoisted(context, batch_loops, sites, looks)
         if sites:
             context = joints.looked_at(context, sites)
-            batch_loops = loops.batch_loops(context)
-            context.evaluated_apart = loops.evaluated_apart(context, batch_loops)
+            batch_loops = _loops(context)
         context.joined = joints.rounds(context, batch_loops)
     return _View(apart.spelled, apart.whole, context, batch_loops)
+
+
+def _loops(context: Context) -> list[loops.BatchLoop]:
+    """The loops over batches of programs that are looked at anew, with what these evaluate noted."""
+    found = loops.batch_loops(context)
+    context.evaluated_apart = loops.evaluated_apart(context, found)
+    return found
 
 
 def _hoisted(
@@ -188,8 +195,7 @@ def _hoisted(
     if not forwards:
         return context, batch_loops, sites
     hoisted = nested.looked_at(context, forwards)
-    found = loops.batch_loops(hoisted)
-    hoisted.evaluated_apart = loops.evaluated_apart(hoisted, found)
+    found = _loops(hoisted)
     more = joints.find(hoisted, found, looks.joining, looks.needless)
     return (hoisted, found, more) if len(more) > len(sites) else (context, batch_loops, sites)
 
