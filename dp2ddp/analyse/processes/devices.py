@@ -742,12 +742,11 @@ def _asking_for_any(context: Context, count: ast.Call) -> Iterator[ast.expr]:
     for use in (use for name in _names_of(context, count) for use in _uses(context, name)):
         inside: ast.expr = use
         match program.parent(use):
-            case ast.Compare(
-                left=left, ops=[ast.Gt() | ast.NotEq()], comparators=[ast.Constant(value=0)]
-            ) as test:
-                inside = test if left is use else use
-            case ast.Compare(left=left, ops=[ast.GtE()], comparators=[ast.Constant(value=1)]) as test:
-                inside = test if left is use else use
+            case (
+                ast.Compare(left=left, ops=[ast.Gt() | ast.NotEq()], comparators=[ast.Constant(value=0)])
+                | ast.Compare(left=left, ops=[ast.GtE()], comparators=[ast.Constant(value=1)])
+            ) as test if (left is use):
+                inside = test
         part, around = inside, program.parent(inside)
         while isinstance(around, ast.BoolOp):
             part, around = around, program.parent(around)
@@ -757,11 +756,11 @@ def _asking_for_any(context: Context, count: ast.Call) -> Iterator[ast.expr]:
             and program.file(use) is program.file(count)
         ):
             branches = [around.body] if isinstance(around, ast.IfExp) else around.body
-            if any(_is_cuda_s(it) for branch in branches for it in ast.walk(branch)):
+            if any(_needs_gpu(it) for branch in branches for it in ast.walk(branch)):
                 yield inside
 
 
-def _is_cuda_s(node: ast.AST) -> bool:
+def _needs_gpu(node: ast.AST) -> bool:
     """Whether something only goes where there is a GPU: ``"cuda"``, ``model.cuda()``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr == "cuda"

@@ -111,9 +111,7 @@ class _Origins:
         self.context = context
         self.program = context.program
         self.ends = ends
-        self._next: dict[int, tuple[bool, list[ast.expr]]] = (
-            {}
-        )  # whether it is an end, else what it is made of
+        self._steps: dict[int, tuple[bool, list[ast.expr]]] = {}
 
     def of(self, node: ast.expr) -> list[ast.expr]:
         """What an expression is taken from."""
@@ -125,9 +123,9 @@ class _Origins:
             if id(it) in seen:
                 continue
             seen.add(id(it))
-            if id(it) not in self._next:
-                self._next[id(it)] = self._step(it)
-            is_end, behind = self._next[id(it)]
+            if id(it) not in self._steps:
+                self._steps[id(it)] = self._step(it)
+            is_end, behind = self._steps[id(it)]
             if is_end:
                 found[id(it)] = it
             else:
@@ -135,6 +133,7 @@ class _Origins:
         return list(found.values())
 
     def _step(self, node: ast.expr) -> tuple[bool, list[ast.expr]]:
+        """Whether an expression is what is looked for; else what it is made of."""
         if isinstance(node, STATES) and self.ends(self.context, node) and not self._is_key(node, set()):
             return True, []
         return False, [*self._behind(node)]

@@ -18,7 +18,7 @@ from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, KEEPS_SIGN, NO_GRADIEN
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.processes.exclusions import is_come_to
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
@@ -174,13 +174,19 @@ def obstacles(context: Context, beside: bool) -> Iterator[Obstacle]:
         if scopes and method in TENSOR_HOOKS and all(_is_linear(samples, it) for it in scopes):
             continue
         if method in TENSOR_HOOKS and not beside and _are_parameters(context, function.value):  # type: ignore[attr-defined]
-            if scopes and all(_only_looks(it) or _uses_same(samples, it) for it in scopes):
+            used = [value for it in scopes if not _only_looks(it) for value in _used(samples, it)]
+            if scopes and all(it in PLAIN for it in used):
                 continue  # the runtime gives it the average
+            of_samples = (it for it in used if isinstance(it, Kind))
             yield context.obstacle(
                 call.node,
                 f"{shown} may use values that differ across ranks, besides the gradient",
                 "give it values that are equal on all ranks: `ddp.mean(…)`, `ddp.batch_loss(…)`",
-                ANY_TIER if any(_uses_samples(samples, it) for it in scopes) else SHARDED_ONLY,
+                (
+                    ANY_TIER
+                    if any(it not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN) for it in of_samples)
+                    else SHARDED_ONLY
+                ),
             )
             continue
         if scopes and method not in PARAMETER_HOOKS and all(_only_looks(it) for it in scopes):
@@ -306,15 +312,9 @@ def _is_linear(samples: Forwards, scope: Scope) -> bool:
     return all(map(hook.keeps, first)) and isinstance(last, ast.Return) and hook.is_linear(last.value)
 
 
-def _uses_same(samples: Forwards, scope: Scope) -> bool:
-    """Whether all that a function uses beside what it is given is the same on all ranks."""
-    return all(kinds.tensor(samples.of(it), it) in PLAIN for it in _from_outside(samples, scope))
-
-
-def _uses_samples(samples: Forwards, scope: Scope) -> bool:
-    """Whether a function uses something of the samples."""
-    found = (kinds.tensor(samples.of(it), it) for it in _from_outside(samples, scope))
-    return any(isinstance(it, Kind) and it not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN) for it in found)
+def _used(samples: Forwards, scope: Scope) -> list[Value]:
+    """What a function uses beside what it is given."""
+    return [kinds.tensor(samples.of(it), it) for it in _from_outside(samples, scope)]
 
 
 def _from_outside(samples: Forwards, scope: Scope) -> Iterator[ast.expr]:

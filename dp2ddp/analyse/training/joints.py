@@ -75,11 +75,8 @@ def find(
     joined = [it for it in training if sites.get(id(it))]
     while True:
         own = frozenset[int]().union(*(it.runs for it in joined))
-        others = frozenset[int]().union(
-            *(
-                it.runs - _within(it, joined) for it in loops if it not in joined
-            )  # but for loops inside of them
-        )
+        apart = (it.runs - _within(it, joined) for it in loops if it not in joined)
+        others = frozenset[int]().union(*apart)
         shared = {
             id(site.statement)
             for it in joined
@@ -242,9 +239,11 @@ def rounds(context: Context, loops: list[BatchLoop]) -> Rounds:
     apart |= context.evaluated_apart
     before, after = set[int](), set[int]()
     joints = [it for it in context.program.nodes.values() if hasattr(it, "joins")]
-    for loop in loops:
+    training = [it for it in loops if it.trains]
+    for loop in training:
+        own = loop.runs - _within(loop, training)
         for node in joints:
-            if loop.trains and id(node) in loop.runs - _within(loop, (it for it in loops if it.trains)):
+            if id(node) in own:
                 first, then = around(context, loop, context.program.statement(node))
                 before |= first
                 after |= then

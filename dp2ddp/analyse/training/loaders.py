@@ -431,8 +431,8 @@ def _is_taken(context: Context, scope: Scope) -> bool:
             return True
         around = around.parent
     known = {f"{SAMPLERS}.{SAMPLER}", f"torch.utils.data.{SAMPLER}"}
-    values = dict(context.program.module_names(context.program.modules[scope.file.path]))
-    return not all(isinstance(it, Ext) and it.name in known for it in values.get(SAMPLER, ()))
+    values = context.program.parameter_values(context.program.modules[scope.file.path], SAMPLER)
+    return not all(isinstance(it, Ext) and it.name in known for it in values)
 
 
 def _is_none(context: Context, node: ast.expr) -> bool:
